@@ -19,8 +19,8 @@ PARTICIPANTS, HARMONIZATION, MODEL, R_INDICES = (
     'Model',
     'R-indices',
 )
-SEPARATION, CHANGE = 'Separation of patients and controls', 'Change over visits'
-PATTERNS = 'Patterns by region'
+SEPARATION, CHANGE = 'Associations and separation', 'Change over visits'
+PATTERNS = 'Patterns'
 GROUP_SECTIONS = {PARTICIPANTS, HARMONIZATION, MODEL, R_INDICES, SEPARATION, CHANGE, PATTERNS}
 """Sections of the report of a group that warnings link to."""
 

@@ -409,7 +409,7 @@ def init_reports_wf(
     participants: Mapping[str, Sequence[Mapping[str, Any]]],
     template_name: str,
     template_dir: Path,
-    methods: Mapping[str, Mapping[str, Any]],
+    following: Mapping[str, str],
     configuration: str,
     name: str = 'reports_wf',
 ) -> pe.Workflow:
@@ -434,7 +434,7 @@ def init_reports_wf(
         ...     },
         ...     template_name='MNI152NLin2009cAsym',
         ...     template_dir=Path('.'),
-        ...     methods={'01': {}},
+        ...     following={},
         ...     configuration='',
         ... )
 
@@ -446,8 +446,8 @@ def init_reports_wf(
         Sessions of each participant: label, atlas, age, sex, warnings and reused files.
     template_name, template_dir
         Name and folder of the template.
-    methods
-        Fields of :class:`surreal_bids.reports.methods.ImagingMethods` for each participant.
+    following
+        The participant whose report comes next, where there is one.
     configuration
         Options of the run as TOML.
     name
@@ -462,7 +462,7 @@ def init_reports_wf(
                 sessions=[dict(session) for session in sessions],
                 template_name=template_name,
                 template_dir=template_dir,
-                methods=dict(methods[label]),
+                following=following.get(label, ''),
                 configuration=configuration,
             ),
             name='report',

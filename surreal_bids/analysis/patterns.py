@@ -101,11 +101,11 @@ def paint_regions(labels: nib.Nifti1Image, values: Mapping[int, float]) -> nib.N
     return image
 
 
-def values_by_region(table: pd.DataFrame) -> dict[int, float]:
-    """Change in per cent of each MUSE region, by index, of the rows of one pattern."""
+def values_by_region(table: pd.DataFrame, measure: str = 'change_percent') -> dict[int, float]:
+    """Return a measure of each MUSE region, by index, of the rows of one pattern."""
     return {
         int(index): float(change)
-        for regions, change in zip(table['muse_regions'], table['change_percent'])
+        for regions, change in zip(table['muse_regions'], table[measure])
         if isinstance(regions, str)
         for index in regions.split()
     }

@@ -120,7 +120,7 @@ def run_fit(arguments: argparse.Namespace) -> int:
     from surreal_bids.analysis.outputs import summarise_cohort
     from surreal_bids.cohort.cohort import read_cohort, with_logged
     from surreal_bids.model.bundle import claim_checkpoints, list_checkpoints
-    from surreal_bids.reports.model_card import BESIDE_CAUTIONS, verdict_text
+    from surreal_bids.reports.card import BESIDE_CAUTIONS, verdict_text
     from surreal_bids.rindices.crossfit import prepare_folds, train
     from surreal_bids.rindices.model import prepare, require_trainable
 
@@ -250,11 +250,11 @@ def _write_fit(folder: Path, found: Analysis, title: str, made_from: str) -> Pat
     """Write all outputs, then remove the checkpoints; return the report."""
     from surreal_bids.analysis.outputs import summarise_cohort, write_tables
     from surreal_bids.model.bundle import remove_checkpoints
-    from surreal_bids.reports.model_card import card_text
+    from surreal_bids.reports.card import card_text
 
     card = found.model.state()[1]
     parts = [summarise_cohort(found.cohort), describe_cautions(found.cautions)]
-    parts += [card_text(card, details=False)]
+    parts += [card_text(card)]
     with replacing(folder / CARD, _outputs(folder)):
         names = {name: f'{name}.tsv' for name in FIT_TABLES}
         write_tables(found, {name: folder / file for name, file in names.items()})
@@ -334,9 +334,8 @@ def _write_report(
 
     asked = {'model': model, 'map_tissues': (), 'from_table': True}
     methods = describe_group_methods(found, asked)
-    card = found.model.state()[1]
     return write_group_report(
-        GroupReport(folder, title, found, card, methods, tables=tables, has_individuals=False)
+        GroupReport(folder, title, found, methods, tables=tables, has_individuals=False)
     )
 
 
@@ -346,7 +345,7 @@ def _report_files(folder: Path) -> list[Path]:
 
     page = output_path(folder, 'group_report')
     figures = output_path(folder, 'group_figure', figure='x', extension='svg').parent
-    return [path for path in (page, *sorted(figures.glob('*.svg'))) if path.exists()]
+    return [path for path in (page, *sorted(figures.glob('group_desc-*'))) if path.exists()]
 
 
 def _report_folder(results: Path) -> Path:
@@ -428,7 +427,7 @@ def run_add_site(arguments: argparse.Namespace) -> int:
 def run_card(arguments: argparse.Namespace) -> int:
     """Show the verdict on a model, with -v its whole card, with -q two lines."""
     from surreal_bids.model.bundle import reading_model
-    from surreal_bids.reports.model_card import SHORTEST, card_text, verdict_text
+    from surreal_bids.reports.card import SHORTEST, card_text, verdict_text
     from surreal_bids.rindices.model import load_table_bundle
 
     with reading_model(arguments.model):

@@ -353,7 +353,7 @@ def _run(
     raise_crashes(config, crashes)
     write_text(folder / DONE, '')
     if not config.participant_label:
-        from surreal_bids.reports.assembly import remove_others
+        from surreal_bids.reports.participant import remove_others
 
         remove_others(config.output_dir, {without_prefix(name, 'sub') for name in reported(cohort)})
     return {path.name: path.read_text('utf-8') for path in sorted((folder / FAILURES).glob('*'))}

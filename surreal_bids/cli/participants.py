@@ -10,9 +10,9 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -56,12 +56,12 @@ from surreal_bids.files import sole_use, write_json, write_text
 from surreal_bids.names import visit_name
 from surreal_bids.parallel import find_device, in_worker
 from surreal_bids.progress import PROGRESS, report, stage
-from surreal_bids.reports.assembly import ANATOMY, read_fragment, report_path
-from surreal_bids.reports.methods import (
-    ImagingMethods,
-    MethodsOptions,
-    imaging_methods,
-    methods_text,
+from surreal_bids.reports.methods import Methods, imaging_methods
+from surreal_bids.reports.participant import (
+    ANATOMY,
+    read_parts,
+    report_path,
+    write_failed_steps,
 )
 from surreal_bids.text import counted
 from surreal_bids.workflows.participant import init_reports_wf
@@ -332,6 +332,10 @@ class Processing:
             reason = f'{reason}: the run ended early; rerun the command to resume'
             failures['outputs'] = Problem(job.image.name, reason, 'outputs')
         self._problems += failures.values()
+        if failures:
+            errors = {f'{job.image.name}, {step}': each.reason for step, each in failures.items()}
+            log = self._log_of(job).relative_to(self._config.output_dir)
+            write_failed_steps(self._config.output_dir, job.participant, errors, log.as_posix())
         self._progress.finish(job.workflow_name, bool(failures))
         LOGGER.info('%s: %s', job.image.name, 'failed' if failures else 'done')
         for warning in Record.read(self._config.output_dir, job.image.visit).warnings:
@@ -368,11 +372,10 @@ class Processing:
         root, done = self._config.output_dir, self._done(label)
         if not done or self._config.reports_only or not report_path(root, label).is_file():
             return bool(done)
-        stored = read_fragment(root, label, ANATOMY)
         visits = [job.image.visit for job in done]
         known = {visit: age_and_sex(self._config.bids_dir, visit) for visit in visits}
-        made_from = digest_of_records(root, known)
-        return stored is None or stored.made_from != made_from
+        stored, _ = read_parts(root, label).get(ANATOMY, ('', ''))
+        return stored != digest_of_records(root, known)
 
     def _reports(self, labels: Sequence[str]) -> pe.Workflow:
         done = {label: self._done(label) for label in labels}
@@ -383,10 +386,7 @@ class Processing:
             participants={label: [self._session(job) for job in done[label]] for label in labels},
             template_name=self._study.template,
             template_dir=self._study.settings.template_dir,
-            methods={
-                label: asdict(methods_of(self._config, self._study, jobs))
-                for label, jobs in done.items()
-            },
+            following=dict(pairwise(self._of_participant)),
             configuration=config_to_toml(self._config),
             name=REPORTS,
         )
@@ -411,7 +411,7 @@ def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
         yield batch
 
 
-def methods_of(config: AppConfig, study: Study, jobs: Sequence[Job]) -> ImagingMethods:
+def methods_of(config: AppConfig, study: Study, jobs: Sequence[Job]) -> dict[str, Any]:
     """Describe what was done with images, or will be done with those that are not complete."""
     return imaging_methods(
         [job.reusable for job in jobs],
@@ -434,8 +434,7 @@ def write_citation(config: AppConfig, study: Study, plan: Plan) -> None:
         return
     done = [job for job in plan.jobs if not why_not_done(config, job.image.visit)]
     methods = methods_of(config, study, done or plan.jobs)
-    options = MethodsOptions(__version__, imaging=methods)
-    write_text(output_path(config.output_dir, 'citation'), methods_text(options))
+    Methods(imaging=methods).write(config.output_dir)
 
 
 def append_to_log(path: Path, text: str) -> None:

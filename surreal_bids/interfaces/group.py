@@ -115,7 +115,7 @@ class _AnalyseGroupInput(BaseInterfaceInputSpec):
     fold_cards = InputMultiObject(File(exists=True), desc='cards of the models of folds')
     output_dir = traits.Str(mandatory=True, desc='root of the outputs')
     title = traits.Str(mandatory=True, desc='name of the dataset')
-    methods = traits.Dict(mandatory=True, desc='fields of GroupMethods that are not results')
+    methods = traits.Dict(mandatory=True, desc='what was asked for, for the methods text')
     labels = traits.List(traits.Str(), desc='participants to analyse; none: everyone')
     has_norms = traits.Bool(False, usedefault=True, desc='volumes are of the built-in network')
     mriqc_table = File(exists=True, desc='quality of all images, by MRIQC')
@@ -147,8 +147,7 @@ class AnalyseGroup(Step):
         from surreal_bids.analysis.outputs import TABLES, write_tables
         from surreal_bids.analysis.patterns import write_pattern_maps
         from surreal_bids.reports.group import GroupReport, write_group_report
-        from surreal_bids.reports.methods import describe_group_methods
-        from surreal_bids.reports.mosaics import Background
+        from surreal_bids.reports.methods import Methods, describe_group_methods
 
         inputs, root = self.inputs, Path(self.inputs.output_dir)
         found = self._analyse()
@@ -165,22 +164,17 @@ class AnalyseGroup(Step):
             write_sidecar('image_quality', path, described)
         voxel_maps = self._map(found, Path(inputs.cohort_dir) / 'maps')
         self._map_deviations(found)
-        pattern_maps = {}
         if inputs.has_regions:
-            pattern_maps = write_pattern_maps(root, found.patterns, found.whose)
-        background = None
-        if pattern_maps or voxel_maps:
-            background = Background.read()
+            write_pattern_maps(root, found.patterns, found.whose)
+        methods = describe_group_methods(found, inputs.methods)
+        Methods(group=methods).write(root, 'group')
         report = GroupReport(
             output_dir=root,
             title=inputs.title,
             found=found,
-            card=found.model.state()[1],
-            methods=describe_group_methods(found, inputs.methods),
-            pattern_maps=pattern_maps,
+            methods=methods,
             voxel_maps=voxel_maps,
             images=images,
-            background=background,
         )
         self._results['out_file'] = os.fspath(write_group_report(report))
         write_json(Path(inputs.cohort_dir) / CAUTIONS, report.cautions)
@@ -293,7 +287,7 @@ class _WriteIndividualsOutput(TraitedSpec):
 
 
 class WriteIndividuals(Step):
-    """Add R-indices to reports of participants; see :mod:`surreal_bids.reports.rindices_section`.
+    """Add R-indices to reports of participants; see :mod:`surreal_bids.reports.participant`.
 
     A report that fails does not stop the others; the reason is written to a file in `failures_dir`.
     """
@@ -305,7 +299,8 @@ class WriteIndividuals(Step):
 
     def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.analysis.individuals import GroupTables
-        from surreal_bids.reports.rindices_section import write_failure, write_individual
+        from surreal_bids.reports.card import meanings_of
+        from surreal_bids.reports.participant import write_failure, write_individual
 
         inputs = self.inputs
         tables = GroupTables.read(
@@ -317,12 +312,14 @@ class WriteIndividuals(Step):
             inputs.retest_pairs,
         )
         painter = _painter() if inputs.has_regions else None
+        meanings = meanings_of(tables.card, Path(inputs.output_dir))
         written = []
-        total = len(inputs.participants)
-        for done, name in enumerate(inputs.participants, start=1):
+        total, following = len(inputs.participants), [*inputs.participants[1:], None]
+        for done, (name, after) in enumerate(zip(inputs.participants, following), start=1):
             one = tables.of(name)
             try:
-                written.append(os.fspath(write_individual(one, painter, again=inputs.again)))
+                path = write_individual(one, painter, meanings, after, again=inputs.again)
+                written.append(os.fspath(path))
             except OutputError:
                 raise  # The others could not be written either.
             except MAY_FAIL as error:

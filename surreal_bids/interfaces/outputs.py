@@ -21,7 +21,6 @@ from nipype.interfaces.base import (
     traits,
 )
 
-from surreal_bids import __version__
 from surreal_bids.bids.derivatives import LESION
 from surreal_bids.bids.outputs import (
     Provenance,
@@ -149,14 +148,17 @@ CAPTIONS = {
     'brain': ('Brain mask', 'The outline should follow the surface of the brain.'),
     'registration': (
         'Registration',
-        'The T1w image in template space, with the outlines of the template.',
+        'The T1w image in template space, with the outlines of the template. Hover over it, or '
+        'select it, to flicker between the image and the template.',
     ),
-    'template': ('Template', 'The same slices of the template.'),
     'tissue': ('Tissue', 'Probabilities of grey matter, white matter and cerebrospinal fluid.'),
     'regions': ('Regions', 'Left and right regions have the same hue.'),
     'ravens': ('RAVENS map of grey matter', 'Amount of grey matter in template space.'),
 }
 """Title and caption of each figure, by its name among the outputs."""
+
+OVER = {'registration': 'template'}
+"""Figures over which another one flickers."""
 
 
 class _WriteReportInput(BaseInterfaceInputSpec):
@@ -167,7 +169,7 @@ class _WriteReportInput(BaseInterfaceInputSpec):
     )
     template_name = traits.Str(mandatory=True, desc='name of the template')
     template_dir = Directory(exists=True, mandatory=True, desc='the template')
-    methods = traits.Dict(mandatory=True, desc='fields of ImagingMethods')
+    following = traits.Str(desc='label of the next participant')
     configuration = traits.Str(desc='options as run')
 
 
@@ -184,31 +186,29 @@ class WriteReport(Step):
 
     def _run_step(self, runtime: Any) -> Any:
         # Brings in matplotlib and jinja2, which only the process that runs this needs.
-        from surreal_bids.reports.methods import ImagingMethods, MethodsOptions
-        from surreal_bids.reports.participant import ParticipantReport, write_participant_report
+        from surreal_bids.reports.participant import write_participant_report
 
         inputs = self.inputs
-        report = ParticipantReport(
-            name=f'sub-{inputs.participant}',
-            sessions=tuple(self._session(session) for session in inputs.sessions),
-            methods=MethodsOptions(__version__, imaging=ImagingMethods(**inputs.methods)),
-            version=__version__,
-            configuration=inputs.configuration or '',
-        )
         visits = {
             (inputs.participant, session['session']): (session['age'], session['sex'])
             for session in inputs.sessions
         }
         made_from = digest_of_records(Path(inputs.output_dir), visits)
-        path = write_participant_report(inputs.output_dir, report, made_from)
+        path = write_participant_report(
+            Path(inputs.output_dir),
+            inputs.participant,
+            [self._session(session) for session in inputs.sessions],
+            configuration=inputs.configuration or '',
+            following=inputs.following or None,
+            made_from=made_from,
+        )
         self._results['out_file'] = os.fspath(path)
         return runtime
 
     def _session(self, session: Mapping[str, Any]) -> SessionReport:
         """Report of one session; its figures are drawn on the way."""
         from surreal_bids.imaging.norms import Subject
-        from surreal_bids.reports.pages import Figure
-        from surreal_bids.reports.participant import SessionReport
+        from surreal_bids.reports.participant import SessionReport, ShownFigure
 
         visit = VisitOutputs(
             root=Path(self.inputs.output_dir),
@@ -237,7 +237,10 @@ class WriteReport(Step):
             tissue_mm3={tissue: _volume(image) for tissue, image in scan.tissues.items()},
             overlaps=quality.pop('overlaps', {}),
             quality=quality,
-            figures=tuple(Figure(path, *CAPTIONS[name]) for name, path in figures.items()),
+            figures=tuple(
+                ShownFigure(figures[name], *caption, figures.get(OVER.get(name, '')))
+                for name, caption in CAPTIONS.items()
+            ),
             warnings=(
                 *filter(None, [doubt_voxels(scan.t1w)]),
                 *starmap(Caution, session['warnings']),
@@ -267,13 +270,14 @@ class Scan:
 
 
 def draw_figures(scan: Scan, template: Template, lesion: Image | None = None) -> dict[str, Path]:
-    """Draw all figures of a visit; returns their paths by the keys of :data:`CAPTIONS`."""
+    """Draw all figures of a visit; returns their paths by name."""
     from surreal_bids.imaging.transforms import resample
     from surreal_bids.reports import mosaics
 
-    paths = {name: scan.visit.path('figure', figure=name) for name in CAPTIONS}
+    names = (*CAPTIONS, *OVER.values())
+    paths = {name: scan.visit.path('figure', figure=name) for name in names}
     in_template = resample(scan.t1w, scan.to_template), template.t1w, template.mask
-    names = dict(zip(scan.volumes['index'], scan.volumes['name']))
+    regions = dict(zip(scan.volumes['index'], scan.volumes['name']))
     brain = scan.t1w, scan.mask
     drawing: list[Callable[[], Any]] = [
         partial(mosaics.mask_mosaic, paths['brain'], *brain, lesion),
@@ -284,7 +288,7 @@ def draw_figures(scan: Scan, template: Template, lesion: Image | None = None) ->
             template.priors['WM'],
         ),
         partial(mosaics.tissue_mosaic, paths['tissue'], *brain, scan.tissues),
-        partial(mosaics.label_mosaic, paths['regions'], *brain, scan.labels, names),
+        partial(mosaics.label_mosaic, paths['regions'], *brain, scan.labels, regions),
         partial(mosaics.ravens_mosaic, paths['ravens'], scan.ravens, template.mask),
     ]
     list(in_threads(lambda draw: draw(), drawing))

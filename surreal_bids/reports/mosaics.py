@@ -42,7 +42,7 @@ ENDS = 0.14
 """Distance of the outermost slices from the ends of the brain, relative to its extent."""
 
 MARGIN_MM = 5.0
-STRIP, FOOT, GAP = 18, 34, 3
+STRIP, FOOT, GAP = 20, 38, 3
 """Pixels: height of the line of positions and of the legend, distance between slices."""
 
 FAINT = '#b8c0cc'
@@ -247,12 +247,12 @@ def save(
             pixels = (row.paint(tile.world).clip(0, 1) * 255).astype(np.uint8)
             picture.paste(Image.fromarray(pixels), (round(left), top))
             middle = left + wide / 2
-            draw.text((middle, top + tall), tile.text, FAINT, _font(12), anchor='ma')
+            draw.text((middle, top + tall), tile.text, FAINT, _font(14), anchor='ma')
             left += wide + spare
         sides = 'PA' if row.tiles[0].text[0] == 'x' else 'LR'
         for side, place, anchor in zip(sides, (3, sizes[0][1] - 3), ('lm', 'rm')):
-            draw.text((place, top + sizes[0][0] / 2), side, 'white', _font(14), anchor=anchor)
-        draw.text((4, top + 4), row.title, 'white', _font(14))
+            draw.text((place, top + sizes[0][0] / 2), side, 'white', _font(16), anchor=anchor)
+        draw.text((4, top + 4), row.title, 'white', _font(16))
         top += sizes[0][0] + STRIP
     _draw_legend(draw, top + FOOT / 2, width, legend or {}, scale)
     with atomic_path(path) as temporary:
@@ -270,8 +270,8 @@ def _draw_legend(
     left = 8.0
     for name, colour in legend.items():
         draw.rectangle((left, middle - 5, left + 18, middle + 5), colour)
-        draw.text((left + 24, middle), name, 'white', _font(13), anchor='lm')
-        left += 40 + draw.textlength(name, _font(13))
+        draw.text((left + 24, middle), name, 'white', _font(15), anchor='lm')
+        left += 40 + draw.textlength(name, _font(15))
     if scale is None:
         return
     right, length = width - 14, max(0.22 * width, 90)
@@ -280,8 +280,8 @@ def _draw_legend(
         draw.line((at, middle - 12, at, middle - 3), tuple(round(255 * part) for part in colour))
     for value in sorted({scale.low, 0.0, scale.high}):
         place = right - length * (scale.high - value) / (scale.high - scale.low)
-        draw.text((place, middle), f'{value:.2g}', 'white', _font(12), anchor='ma')
-    draw.text((right - length - 22, middle), scale.label, 'white', _font(13), anchor='rm')
+        draw.text((place, middle), f'{value:.2g}', 'white', _font(14), anchor='ma')
+    draw.text((right - length - 26, middle), scale.label, 'white', _font(15), anchor='rm')
 
 
 def mask_mosaic(
@@ -465,9 +465,19 @@ class RegionPainter:
 
     def __init__(self, background: Background, labels: nib.Nifti1Image) -> None:
         self._background, self._low_high = background, extent(background.mask)
-        self._labels, self._affine = np.asarray(labels.dataobj, np.int32), labels.affine
         self._sample = sampler(labels, 0, np.int32)
-        self._length = int(self._labels.max()) + 1
+        self._slices: dict[bytes, tuple[NDArray, NDArray]] = {}
+        data = np.asarray(labels.dataobj, np.int32)[::2, ::2, ::2]
+        self._length = int(data.max()) + 1
+        voxels = np.argwhere(data)
+        world, index = apply_affine(labels.affine, 2 * voxels), data[tuple(voxels.T)]
+        self._places: dict[str, NDArray] = {}
+        self._counts: dict[str, NDArray] = {}
+        for plane, (_, _, axis) in AXES.items():
+            edges = np.arange(self._low_high[0][axis], self._low_high[1][axis] + 2, 2.0)
+            regions = np.arange(self._length + 1) - 0.5
+            self._places[plane] = np.round(edges[:-1] + 1)
+            self._counts[plane] = np.histogram2d(world[:, axis], index, (edges, regions))[0]
 
     def draw(self, path: Path, maps: Mapping[str, Mapping[int, float]], scale: Scale) -> Path:
         """Draw one row per map: its title, and values by index of the region.
@@ -489,20 +499,16 @@ class RegionPainter:
 
     def _through(self, values: Mapping[int, float]) -> list[Tile]:
         """Return slices of each plane where most is coloured; two axial ones."""
-        size = np.nan_to_num(np.abs(self._lookup(values)))[self._labels[::2, ::2, ::2]]
-        coloured = np.argwhere(size > 0)
-        world = apply_affine(self._affine, 2 * coloured)
-        low, high = self._low_high
-        tiles, taken = [], np.inf
+        size = np.nan_to_num(np.abs(self._lookup(values)))
+        tiles: list[Tile] = []
+        taken = np.inf
         for plane in 'zzyx':
-            axis = AXES[plane][2]
-            bins = np.arange(np.floor(low[axis]), high[axis] + 2, 2.0)
-            sums, _ = np.histogram(world[:, axis], bins, weights=size[tuple(coloured.T)])
-            places = bins[:-1] + 1
+            places = self._places[plane]
+            sums = self._counts[plane] @ size
             if plane == 'z' and tiles:
                 sums = sums * (np.abs(places - taken) > 15)
-            taken = float(places[sums.argmax()]) if sums.any() else float((low + high)[axis] / 2)
-            tiles.append(_tile(plane, taken, low, high))
+            taken = float(places[sums.argmax()]) if sums.any() else float(np.median(places))
+            tiles.append(_tile(plane, taken, *self._low_high))
         return tiles
 
     def _paint(self, values: Mapping[int, float], scale: Scale) -> Paint:
@@ -510,8 +516,12 @@ class RegionPainter:
         colours = scale.paint(np.nan_to_num(table))
 
         def paint(world: NDArray) -> NDArray:
-            index = self._sample(world)
-            shown = np.isfinite(table)[index][..., None]
-            return np.where(shown, colours[index], self._background.grey(world))
+            # Slices are sampled once: reports of many participants show the same ones.
+            key = world[0, 0].tobytes()
+            if key not in self._slices:
+                grey = self._background.grey(world)[..., :1].astype(np.float32)
+                self._slices[key] = self._sample(world), grey
+            index, shade = self._slices[key]
+            return np.where(np.isfinite(table)[index][..., None], colours[index], shade)
 
         return paint

@@ -1,15 +1,29 @@
-"""The anatomical part of a participant's report: figures, volumes, and unusual volumes."""
+"""The report of a participant: images and volumes, and R-indices.
+
+Each level writes its part. The report marks both with what they were made from; a level that runs
+again replaces its own part.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
+from markupsafe import Markup
 
-from surreal_bids.cautions import FIGURES, VOLUMES, Caution
+from surreal_bids.analysis.individuals import Individual
+from surreal_bids.bids.outputs import output_path
+from surreal_bids.cautions import FIGURES, R_INDICES, VOLUMES, Caution, unite
+from surreal_bids.cohort.warnings import not_adapted
+from surreal_bids.columns import sex_of
+from surreal_bids.exceptions import DataError
+from surreal_bids.files import write_text
+from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.imaging.norms import (
     ASYMMETRY,
     LEAST_OVERLAP,
@@ -21,51 +35,44 @@ from surreal_bids.imaging.norms import (
     disagreements,
     why_no_norms,
 )
-from surreal_bids.names import without_prefix
-from surreal_bids.reports.assembly import report_path, write_anatomy
-from surreal_bids.reports.methods import MethodsOptions, methods_html
-from surreal_bids.reports.pages import (
-    Block,
-    Code,
-    Facts,
-    Figure,
-    Fragment,
-    Html,
-    Number,
-    Numbers,
-    Paragraph,
-    Rating,
-    Section,
-    Table,
-    list_checks,
-    render_sections,
+from surreal_bids.names import SESSION, SINGULAR, without_prefix
+from surreal_bids.reports.figures import draw_standing, pattern_colour, plot_course, save_figure
+from surreal_bids.reports.flags import (
+    NOT_HARMONIZED,
+    OUTLIER,
+    OUTSIDE,
+    SEPARATOR,
+    flag_words,
+    image_warnings,
+    warning_of,
 )
+from surreal_bids.reports.mosaics import CONTRIBUTION, RegionPainter, Scale
+from surreal_bids.reports.pages import RATINGS, is_own_page, link_to, render, write_page
+from surreal_bids.rindices.crossfit import HELD_OUT, doubts_of_model, in_sample
+from surreal_bids.rindices.intervals import INTERVALS
+from surreal_bids.rindices.uncertainty import MIN_FOR_CENTILES, MIN_FOR_INTERVALS
+from surreal_bids.text import counted
 
-MM3_PER_ML = 1000.0
+RINDICES, ERRORS, ANATOMY = 'rindices', 'errors', 'anatomy'
+"""Parts of a report, in order: R-indices, failed steps, and images."""
+
+FAILED = 'failed'
+"""Digest of a part that could not be written: the next run tries again."""
 
 MASK_ORIGINS = {
     'deepbet': 'found by deepbet',
     'stripped': 'the image was already skull-stripped',
     'given': 'taken from existing derivatives',
 }
-"""Origin of the brain mask, in words."""
-
 SEXES = {'F': 'female', 'M': 'male'}
 
-FORMATS = {
+VOLUME_FORMATS = {
     'Volume (mm³)': '{:,.0f}',
     'Deviation (SD)': '{:+.1f}',
     'Asymmetry (%)': '{:+.0f}',
     'Confidence (%)': '{:.0f}',
     'Lesion (%)': '{:.0f}',
 }
-
-MARKED_BY_CHANCE = (
-    'One in five healthy people has at least one volume this far from the mean; marks are more '
-    'frequent on other scanners. '
-)
-"""How often healthy people are marked; see `benchmarks/norms.py`."""
-
 QUALITY = {
     'snr_gm': 'SNR of grey matter',
     'snr_wm': 'of white matter',
@@ -73,13 +80,29 @@ QUALITY = {
     'cjv': 'CJV',
     'efc': 'EFC',
 }
-"""Metrics that are shown, and what they are called; the file of the metrics has more."""
+"""Metrics of an image that are shown; the file of the metrics has more."""
 
-MOST_AFFECTED = 5
-"""Number of regions that are listed with a lesion."""
+TISSUES = {'GM': 'Grey matter', 'WM': 'White matter', 'CSF': 'Fluid (CSF)'}
 
 GAUGE_SD = 5.0
 """Deviations are drawn between minus and plus this."""
+
+FAR_SD = 3.0
+"""Regions further from the mean of controls, in their standard deviations, are named."""
+
+SHOWN_REGIONS, FAINT = 10, 0.05
+"""Regions listed per R-index; share of the largest contribution below which none is drawn."""
+
+BASELINE, OTHERS = 'mean control', 'all other regions'
+
+
+class ShownFigure(NamedTuple):
+    """A figure of an image: file, title, caption, and a second image that flickers over it."""
+
+    path: Path
+    title: str
+    caption: str
+    over: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -124,114 +147,140 @@ class SessionReport:
     subject: Subject = field(default_factory=Subject)
     session: str | None = None
     tissue_mm3: Mapping[str, float] = field(default_factory=dict)
-    figures: tuple[Figure, ...] = ()
+    figures: tuple[ShownFigure, ...] = ()
     overlaps: Mapping[str, float] = field(default_factory=dict)
     quality: Mapping[str, float | None] = field(default_factory=dict)
     warnings: tuple[Caution, ...] = ()
     reused: Mapping[str, str] = field(default_factory=dict)
     voxels_mm: tuple[float, ...] = ()
 
+    @property
+    def prefix(self) -> str:
+        """What identifiers of its sections begin with."""
+        return f'ses-{self.session}-' if self.session else ''
 
-@dataclass(frozen=True)
-class ParticipantReport:
-    """Content of the report of a participant.
 
-    Attributes
-    ----------
-    name
-        The participant, with `sub-`.
-    sessions
-        At least one.
-    methods
-        Settings for the methods text.
-    version
-        Of this package.
-    configuration
-        The options as run, as text.
-    """
+def report_path(root: Path, label: str) -> Path:
+    """Return the path of the report of a participant."""
+    return output_path(root, 'report', participant=label)
 
-    name: str
-    sessions: tuple[SessionReport, ...]
-    methods: MethodsOptions
-    version: str
-    configuration: str = ''
+
+_PART = re.compile(r'<!--part (\w+) (\S*)-->\n(.*?)<!--/part-->\n', re.DOTALL)
+
+
+def read_parts(root: Path, label: str) -> dict[str, tuple[str, str]]:
+    """Read the parts of a report: digest and content by name; empty without a report of ours."""
+    path = report_path(root, label)
+    if not path.is_file() or not is_own_page(path):
+        return {}
+    text = path.read_text(encoding='utf-8')
+    return {name: (digest, content) for name, digest, content in _PART.findall(text)}
+
+
+def write_parts(root: Path, label: str, parts: Mapping[str, tuple[str, str]]) -> Path:
+    """Write a report from its parts, the R-indices first; without parts it is deleted."""
+    path = report_path(root, label)
+    if not parts:
+        path.unlink(missing_ok=True)
+        return path
+    content = ''.join(
+        f'<!--part {name} {parts[name][0]}-->\n{parts[name][1]}<!--/part-->\n'
+        for name in (RINDICES, ERRORS, ANATOMY)
+        if name in parts
+    )
+    scripts = [RATINGS] if ANATOMY in parts else []
+    # Each part was rendered by a template, which has escaped its text.
+    return write_page(path, f'sub-{label}', Markup(content), scripts=scripts)  # noqa: S704
+
+
+def require_own_report(root: Path, label: str) -> None:
+    """Refuse to replace a report of another program, such as one of fMRIPrep."""
+    path = report_path(root, label)
+    if path.is_file() and not is_own_page(path):
+        raise DataError(
+            f'{path}: not a report of this version of surreal_bids; move it, and run the '
+            'participant level with --reports-only'
+        )
 
 
 def write_participant_report(
-    output_dir: str | Path, data: ParticipantReport, made_from: str = ''
+    root: Path,
+    label: str,
+    sessions: Sequence[SessionReport],
+    *,
+    configuration: str = '',
+    following: str | None = None,
+    made_from: str = '',
 ) -> Path:
-    """Write the report of a participant.
+    """Write the part of the participant level.
+
+    R-indices stay in the report if the images are those that they were computed from.
 
     Parameters
     ----------
-    output_dir
+    root
         The output folder.
-    data
-        What to show.
+    label
+        The participant, without `sub-`.
+    sessions
+        At least one scan.
+    configuration
+        The options as run, as text.
+    following
+        Label of the next participant.
     made_from
-        Digest of the records of the images; see :mod:`surreal_bids.reports.assembly`.
+        Digest of the records of the images.
     """
-    root, label = Path(output_dir), without_prefix(data.name, 'sub')
-    sections = [*_results(data), _methods(data)]
-    fragment = Fragment(
-        f'{data.name}: brain regions from T1-weighted MRI',
-        *render_sections(sections, report_path(root, label).parent),
-        subtitle=_subtitle(data),
-        footer=f'surreal_bids {data.version}. Not for diagnosis.',
-        made_from=made_from,
+    require_own_report(root, label)
+    parts = read_parts(root, label)
+    if parts.get(ANATOMY, ('',))[0] != made_from:
+        parts.pop(RINDICES, None)
+    content = render(
+        'anatomy.html',
+        report_path(root, label).parent,
+        name=f'sub-{label}',
+        sessions=[_scan(each) for each in sessions],
+        configuration=configuration,
+        following=None if following is None else f'sub-{following}',
     )
-    return write_anatomy(root, label, fragment)
+    return write_parts(root, label, parts | {ANATOMY: (made_from, content)})
 
 
-def _subtitle(data: ParticipantReport) -> str:
-    count = len(data.sessions)
-    scans = '1 scan' if count == 1 else f'{count} scans'
-    return f'{scans} · atlas {data.sessions[0].atlas} · template {data.sessions[0].template}'
+def write_failed_steps(root: Path, label: str, errors: Mapping[str, str], log: str) -> Path:
+    """Report steps that failed and their errors, with the log that has more."""
+    require_own_report(root, label)
+    folder = report_path(root, label).parent
+    content = render('failed.html', folder, errors=errors, log=log)
+    return write_parts(root, label, read_parts(root, label) | {ERRORS: (FAILED, content)})
 
 
-def _results(data: ParticipantReport) -> list[Section]:
-    """Sections of the only scan, or one section a scan."""
-    if len(data.sessions) == 1:
-        return _scan(data.name, data.sessions[0])
-    return [
-        Section(
-            f'ses-{each.session}' if each.session else each.source,
-            parts=tuple(_scan(data.name, each)),
-        )
-        for each in data.sessions
-    ]
-
-
-def _scan(name: str, session: SessionReport) -> list[Section]:
+def _scan(session: SessionReport) -> dict[str, Any]:
+    """Return what the template shows of a scan."""
     volumes = assess_volumes(session.volumes, session.subject)
-    rating = Rating(name, f'ses-{session.session}' if session.session else '')
-    sections = [Section('Summary', (*_summary(session, volumes), rating))]
-    if session.figures:
-        convention = Paragraph(
-            'Left in the figure is left in the head (axial and coronal slices) or posterior '
-            '(sagittal slices). Positions are in mm.'
-        )
-        sections.append(Section(FIGURES, (convention, *session.figures)))
-    return [*sections, Section(VOLUMES, tuple(_volumes(session, volumes)))]
-
-
-def _summary(session: SessionReport, volumes: pd.DataFrame) -> list[Block]:
-    n_marked = int((volumes['reason'] != '').sum())
-    blocks = list_checks(
-        [
-            *session.warnings,
-            *_disagreement(session.overlaps),
-            *_marked(n_marked, len(volumes), bool(session.figures)),
-        ]
-    )
+    marked = volumes['reason'] != ''
+    shown = _readable(volumes, session.volumes.get('lesion_share'))
     unknown = why_no_norms(session.volumes, session.subject)
-    if unknown:
-        blocks.append(Paragraph(f'Volumes were not compared with healthy people: {unknown}.'))
-    elif not n_marked:
-        blocks.append(Paragraph(f'None of the {len(volumes)} regions is unusual.'))
-    blocks.append(Numbers(tuple(_numbers(session))))
-    blocks.append(Facts(_facts(session)))
-    return blocks
+    cautions = [*session.warnings, *_disagreement(session.overlaps), *_marked(marked, session)]
+    return {
+        'title': f'ses-{session.session}' if session.session else session.source,
+        'session': f'ses-{session.session}' if session.session else '',
+        'prefix': session.prefix,
+        'cautions': list(unite(cautions)),
+        'anchors': {
+            FIGURES: f'{session.prefix}figures',
+            VOLUMES: f'{session.prefix}volumes',
+        },
+        'numbers': _millilitres(session),
+        'facts': _facts(session),
+        'figures': session.figures,
+        'shown': shown,
+        'marked': marked.tolist(),
+        'unusual': shown[marked],
+        'unknown': unknown,
+        'rules': _rules(session, volumes, unknown),
+        'formats': VOLUME_FORMATS,
+        'gauges': {'Deviation (SD)': GAUGE_SD},
+    }
 
 
 def _disagreement(overlaps: Mapping[str, float]) -> list[Caution]:
@@ -254,124 +303,80 @@ def _disagreement(overlaps: Mapping[str, float]) -> list[Caution]:
     ]
 
 
-def _marked(n_marked: int, n_regions: int, has_figures: bool) -> list[Caution]:
+def _marked(marked: pd.Series, session: SessionReport) -> list[Caution]:
     """Return a warning if volumes are marked."""
+    n_marked = int(marked.sum())
     if not n_marked:
         return []
+    what = 'the figure of regions' if session.figures else 'the segmentation'
     return [
         Caution(
-            f'{n_marked} of {n_regions} regions {"is" if n_marked == 1 else "are"} unusual',
+            f'{n_marked} of {len(marked)} regions {"is" if n_marked == 1 else "are"} unusual',
             'The segmentation may have failed there',
-            f'Check {"the figure of regions" if has_figures else "the segmentation"}, and exclude '
-            'the scan if it failed',
-            FIGURES if has_figures else VOLUMES,
+            f'Check {what}, and exclude the scan if it failed',
+            FIGURES if session.figures else VOLUMES,
         )
     ]
 
 
-def _numbers(session: SessionReport) -> list[Number]:
-    """Return total volumes in millilitres, each with the method that measured it."""
-    tissue = session.tissue_mm3
-    reused = any(f'{name} map' in session.reused for name in tissue)
-    source = 'tissue maps of another program' if reused else 'tissue classification'
-    numbers = []
-    if {'GM', 'WM'} <= set(tissue):
-        note = f'grey and white matter; {source}'
-        numbers.append(_number('Brain', tissue['GM'] + tissue['WM'], note))
-    words = {'GM': 'Grey matter', 'WM': 'White matter', 'CSF': 'Fluid (CSF)'}
-    numbers += [
-        _number(words.get(name, name), volume, _part(volume, session.subject.icv_mm3) + source)
-        for name, volume in tissue.items()
+def _millilitres(session: SessionReport) -> dict[str, str]:
+    """Return total volumes by tissue."""
+    tissue = {TISSUES.get(name, name): mm3 for name, mm3 in session.tissue_mm3.items()}
+    if {'GM', 'WM'} <= set(session.tissue_mm3):
+        brain = session.tissue_mm3['GM'] + session.tissue_mm3['WM']
+        tissue = {'Brain (grey and white matter)': brain, **tissue}
+    return {name: f'{mm3 / 1000:,.0f}' for name, mm3 in tissue.items()}
+
+
+def _facts(session: SessionReport) -> dict[str, str]:
+    subject, metrics = session.subject, session.quality
+    age = 'age not known' if subject.age is None else f'{subject.age:.1f} years'
+    quality = [
+        f'{words} {metrics[name]:.2f}'
+        for name, words in QUALITY.items()
+        if metrics.get(name) is not None
     ]
-    if session.subject.icv_mm3 is not None:
-        numbers.append(_number('ICV (proxy)', session.subject.icv_mm3, 'volume of the brain mask'))
-    total = float(session.volumes['volume_mm3'].sum())
-    note = f'{len(session.volumes)} regions; segmentation: {session.atlas}'
-    return [*numbers, _number('All regions', total, note)]
-
-
-def _number(label: str, volume_mm3: float, note: str) -> Number:
-    return Number(label, f'{volume_mm3 / MM3_PER_ML:,.0f}', 'ml', note)
-
-
-def _part(volume: float, whole: float | None) -> str:
-    return f'{volume / whole:.0%} of the brain mask; ' if whole else ''
-
-
-def _facts(session: SessionReport) -> dict[str, Any]:
-    return {
+    dice = list(session.overlaps.values())
+    facts = {
         'Image': session.source,
-        **_voxels(session.voxels_mm),
-        'Participant': _person(session.subject),
+        'Voxels': ' x '.join(f'{size:.3g}' for size in session.voxels_mm) + ' mm',
+        'Participant': f'{age}, {SEXES.get(subject.sex or "", "sex not known")}',
         'Brain mask': MASK_ORIGINS.get(session.mask_origin, session.mask_origin),
-        'Atlas': session.atlas,
+        'Intracranial volume (proxy)': f'{(subject.icv_mm3 or 0) / 1000:,.0f} ml (brain mask)',
+        'Regions': session.atlas,
         'Template': session.template,
-        **_lesion(session),
-        **_quality(session.quality),
-        **_agreement(session.overlaps),
-        **{f'{what} taken from': whence for what, whence in session.reused.items()},
+        'Lesion': _lesion(session),
+        'Image quality': ', '.join(quality),
+        'Overlap with the regions of the template': f'Dice {min(dice, default=0):.2f} to '
+        f'{max(dice, default=0):.2f} in {len(dice)} large regions',
     }
+    unknown = {
+        'Voxels': not session.voxels_mm,
+        'Intracranial volume (proxy)': subject.icv_mm3 is None,
+        'Overlap with the regions of the template': not dice,
+    }
+    known = {name: words for name, words in facts.items() if words and not unknown.get(name)}
+    return known | {f'{what} taken from': whence for what, whence in session.reused.items()}
 
 
-def _voxels(sizes: tuple[float, ...]) -> dict[str, str]:
-    """Return the voxel size, if it is known."""
-    return {'Voxels': f'{" x ".join(f"{size:.3g}" for size in sizes)} mm'} if sizes else {}
-
-
-def _person(subject: Subject) -> str:
-    """Return age and sex as given in the dataset."""
-    age = 'age not known' if subject.age is None else f'{subject.age:.0f} years'
-    return f'{age}, {SEXES.get(subject.sex or "", "sex not known")}'
-
-
-def _lesion(session: SessionReport) -> dict[str, str]:
-    """Return the volume of the lesion and the regions it affects most, if there is a lesion."""
+def _lesion(session: SessionReport) -> str:
+    """Return the volume of the lesion and the regions it affects most; empty without one."""
     volume = session.quality.get('lesion_ml')
     if volume is None:
-        return {}
-    most = session.volumes.nlargest(MOST_AFFECTED, 'lesion_share')
-    listed = ', '.join(
-        f'{share:.0%} of {name}' for name, share in zip(most['name'], most['lesion_share']) if share
-    )
-    return {'Lesion': f'{volume:.1f} ml: {listed or "no region"}'}
+        return ''
+    most = session.volumes.nlargest(5, 'lesion_share')
+    listed = [f'{s:.0%} of {name}' for name, s in zip(most['name'], most['lesion_share']) if s]
+    return f'{volume:.1f} ml: {", ".join(listed) or "no region"}'
 
 
-def _quality(metrics: Mapping[str, float | None]) -> dict[str, str]:
-    """Return the metrics of the image that are known."""
-    known = {words: metrics.get(name) for name, words in QUALITY.items()}
-    shown = ', '.join(f'{words} {value:.2f}' for words, value in known.items() if value is not None)
-    return {'Image quality': shown} if shown else {}
-
-
-def _agreement(overlaps: Mapping[str, float]) -> dict[str, str]:
-    """Return the range of overlaps, if there are any."""
-    if not overlaps:
-        return {}
-    least, most = min(overlaps.values()), max(overlaps.values())
-    words = f'Dice {least:.2f} to {most:.2f} in {len(overlaps)} large regions'
-    return {'Overlap with the regions of the template': words}
-
-
-def _volumes(session: SessionReport, volumes: pd.DataFrame) -> list[Block]:
-    """Return the rules, the marked regions, and all regions."""
-    shown = _shown(volumes, session.volumes.get('lesion_share'))
-    marked = volumes['reason'] != ''
-    blocks: list[Block] = [Paragraph(_rules(session, volumes))]
-    if marked.any():
-        unusual = shown[marked].reset_index(drop=True)
-        caption = 'Unusual volumes'
-        blocks.append(_table(unusual, [True] * len(unusual), caption=caption))
-    blocks.append(_table(shown, marked.tolist(), fold=f'All {len(shown)} volumes'))
-    return blocks
-
-
-def _rules(session: SessionReport, volumes: pd.DataFrame) -> str:
-    """Return the rules by which volumes are marked, in words."""
-    rules, unknown = ['it is zero'], why_no_norms(session.volumes, session.subject)
+def _rules(session: SessionReport, volumes: pd.DataFrame, unknown: str) -> list[str]:
+    """Return the rules by which volumes are marked."""
+    rules = ['it is zero']
     if not unknown:
+        sex = ', sex' if session.subject.sex else ''
         rules.append(
-            f'its logarithm is more than {RANGE_SD:g} standard deviations from the value expected '
-            f'for this {_compared(session.subject)} in {NORM_PEOPLE}'
+            f'its logarithm is more than {RANGE_SD:g} SD from the value expected for this age{sex} '
+            f'and head size in {NORM_PEOPLE}'
         )
     if volumes['asymmetry'].notna().any():
         rules.append(
@@ -379,25 +384,11 @@ def _rules(session: SessionReport, volumes: pd.DataFrame) -> str:
             'ventricles and very small regions)'
         )
     if volumes['confidence'].notna().any():
-        rules.append(
-            f'its mean probability in the voxels that the network labelled is below {UNCERTAIN:.0%}'
-        )
-    marked = f'A volume is marked if {"; or if ".join(rules)}. '
-    if unknown:
-        marked += f'Volumes were not compared with healthy people: {unknown}. '
-    else:
-        marked += MARKED_BY_CHANCE
-    return marked + 'A mark shows what to check; it does not mean that something is wrong.'
+        rules.append(f'the mean probability of its voxels in the network is below {UNCERTAIN:.0%}')
+    return rules
 
 
-def _compared(subject: Subject) -> str:
-    """Return which characteristics the comparison accounts for."""
-    if subject.sex is None:
-        return 'age and head size (the sex is not known)'
-    return 'age, sex and head size'
-
-
-def _shown(volumes: pd.DataFrame, lesion_share: pd.Series | None) -> pd.DataFrame:
+def _readable(volumes: pd.DataFrame, lesion_share: pd.Series | None) -> pd.DataFrame:
     """Return columns with readable names; empty columns are omitted."""
     table = pd.DataFrame(
         {
@@ -414,16 +405,349 @@ def _shown(volumes: pd.DataFrame, lesion_share: pd.Series | None) -> pd.DataFram
     return table.dropna(axis=1, how='all')
 
 
-def _table(shown: pd.DataFrame, marked: list[bool], *, caption: str = '', fold: str = '') -> Table:
-    gauges = {name: GAUGE_SD for name in shown.columns if name == 'Deviation (SD)'}
-    return Table(shown, caption, FORMATS, gauges, marked, fold)
+def write_individual(
+    one: Individual,
+    painter: RegionPainter | None = None,
+    meanings: Mapping[str, str] | None = None,
+    following: str | None = None,
+    *,
+    again: bool = False,
+) -> Path:
+    """Write the part of the group level: the R-indices of a participant.
+
+    Parameters
+    ----------
+    one
+        The participant.
+    painter
+        Draws maps of regions; None where features are not regions of the built-in atlas.
+    meanings
+        What each pattern is, in words.
+    following
+        Name of the next participant.
+    again
+        Also write R-indices that the report already shows.
+    """
+    root = one.tables.root
+    require_own_report(root, one.label)
+    parts, made_from = read_parts(root, one.label), one.digest()
+    if parts.get(RINDICES, ('',))[0] == made_from and not again:
+        return report_path(root, one.label)
+    folder = report_path(root, one.label).parent
+    neighbours = {'All participants: group report': output_path(root, 'group_report')}
+    if following is not None:
+        label = without_prefix(following, 'sub')
+        neighbours[f'Next participant: {following}'] = report_path(root, label)
+    content = render(
+        'rindices.html',
+        folder,
+        title=R_INDICES,
+        who=_who(one),
+        links={words: link_to(path, folder) for words, path in neighbours.items()},
+        reason=_why_none(one),
+        cautions=list(unite(_doubts(one))),
+        anchors=_anchors(one, parts),
+        computed=_by_which_model(one),
+        indices=[_index(one, name, meanings or {}) for name in one.names],
+        standing=_standing(one),
+        far=_far(one),
+        contributions=_contributions(one),
+        map=_draw_map(one, painter),
+        course=_course(one),
+        changes=_changes(one),
+    )
+    return write_parts(root, one.label, parts | {RINDICES: (made_from, content)})
 
 
-def _methods(data: ParticipantReport) -> Section:
-    blocks: list[Block] = [
-        Paragraph('This text may be copied into a manuscript.'),
-        Html(methods_html(data.methods)),
-    ]
-    if data.configuration:
-        blocks.append(Code(data.configuration, 'Configuration'))
-    return Section('Methods', tuple(blocks))
+def write_failure(one: Individual, reason: str) -> None:
+    """Report why there are no R-indices, unless the report is a file of another program."""
+    path = report_path(one.tables.root, one.label)
+    if path.is_file() and not is_own_page(path):
+        return
+    log = output_path('', 'rindices').as_posix()
+    content = render('failed.html', path.parent, errors={R_INDICES: reason}, log=log)
+    parts = read_parts(one.tables.root, one.label)
+    write_parts(one.tables.root, one.label, parts | {RINDICES: (FAILED, content)})
+
+
+def remove_others(root: Path, kept: Collection[str]) -> None:
+    """Remove R-indices of an earlier run from the reports of all but these participants."""
+    for path in sorted(root.glob(report_path(Path(), 'X').name.replace('X', '*'))):
+        label = without_prefix(path.stem, 'sub')
+        parts = {} if label in kept else read_parts(root, label)
+        if parts.pop(RINDICES, None):
+            write_parts(root, label, parts)
+
+
+def _anchors(one: Individual, parts: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+    """Return where the report shows the figures of the last visit, if it does."""
+    content = parts.get(ANATOMY, ('', ''))[1]
+    for name in (f'{one.last.get(SESSION)}-figures', 'figures'):
+        if f'id="{name}"' in content:
+            return {FIGURES: name}
+    return {}
+
+
+def _who(one: Individual) -> str:
+    """Return a line about the participant."""
+    row = one.at_last(one.deviations)
+    known = row.iloc[-1] if len(row) else pd.Series(dtype=object)
+    known = known.reindex(['age', 'sex', 'site']).dropna()
+    group = str(one.last.get('group'))
+    words = [SINGULAR.get(group, '' if group in ('nan', 'None') else group)]
+    if 'age' in known:
+        words.append(f'{known["age"]:.1f} years')
+    if 'sex' in known:
+        # Codes are shown as they are: their meaning is not known.
+        sex = str(known['sex']).removesuffix('.0')
+        words.append(SEXES.get(sex_of(sex) or '', f'sex {sex}'))
+    if 'site' in known:
+        site = str(known['site'])
+        words.append(site if site.lower().startswith('site') else f'site {site}')
+    if len(one.results) > 1:
+        words.append(f'{one.last.get(SESSION)}, the last of {len(one.results)} visits')
+    line = ' · '.join(filter(None, words)) or one.name
+    return f'{line[0].upper()}{line[1:]}'
+
+
+def _why_none(one: Individual) -> str:
+    """Return why there are no R-indices; empty where there are."""
+    if not one.tables.names:
+        return 'There are no R-indices: no pattern is supported by the training sample.'
+    reason = one.last.get('reason')
+    if one.is_known:
+        return ''
+    return f'There are no R-indices{f": {reason}" if isinstance(reason, str) else ""}.'
+
+
+def _by_which_model(one: Individual) -> str:
+    if one.tables.model is not None:
+        return f'with the model {one.tables.model}'
+    if one.last.get(HELD_OUT) in (True,):
+        return 'out of fold: with a model trained on this dataset without the participant'
+    return 'with a model trained on this dataset'
+
+
+def _flags(one: Individual) -> list[str]:
+    """Return the flags of the last visit."""
+    if isinstance(one.last.get('flags'), str):
+        return list(filter(None, one.last['flags'].split(SEPARATOR)))
+    return [*flag_words(one.last.to_dict()), *([OUTLIER] if one.outliers else [])]
+
+
+def _doubts(one: Individual) -> list[Caution]:
+    """Return warnings about the R-indices."""
+    flags = _flags(one)
+    doubts = []
+    if _is_of_unknown_scanner(one):
+        doubts.append(not_adapted())
+        flags = [flag for flag in flags if flag != NOT_HARMONIZED]
+    for flag in flags:
+        warning = warning_of(flag)
+        if warning is not None:
+            more = {OUTSIDE: _unusual(one), OUTLIER: one.outliers and f' ({one.outliers})'}
+            doubts.append(warning._replace(found=f'{warning.found}{more.get(flag, "")}'))
+    images = image_warnings(one.tables.root, one.name, one.last.get(SESSION))
+    count = sum(map(len, images.values()))
+    if count:
+        # The section of the image lists them in full.
+        found, worse = f'The image has {counted(count, "warning")}', 'R-indices may be wrong'
+        doubts.append(Caution(found, worse, 'See the list at the image', FIGURES))
+    if one.last.get(HELD_OUT) in (False,) and one.is_known:
+        doubts.append(
+            in_sample('The model was trained on this participant', 'Do not use these R-indices')
+        )
+    # In the training sample, flags show whose fold has not reproduced a pattern.
+    card = dict(one.tables.card)
+    if one.tables.model is None:
+        card.pop('CrossFit', None)
+    return [*doubts, *(doubts_of_model(card) if one.tables.names else [])]
+
+
+def _is_of_unknown_scanner(one: Individual) -> bool:
+    """Tell whether R-indices include effects of a scanner that the model has not learned."""
+    harmonized = one.tables.knows_sites and one.last.get('status') != UNHARMONIZED
+    return not one.tables.adapted and not harmonized
+
+
+def _z_scores(one: Individual) -> pd.Series:
+    """Return the z-scores of the last visit by region, the most unusual first."""
+    row = one.at_last(one.deviations)
+    features = [name for name in one.tables.region_of if name in row]
+    if row.empty or not features:
+        return pd.Series(dtype=float)
+    values = row.iloc[-1][features].astype(float).dropna().rename(index=one.tables.region_of)
+    return values.sort_values(key=abs, ascending=False, kind='stable')
+
+
+def _unusual(one: Individual) -> str:
+    """Return the regions that differ most from controls, as the end of a sentence."""
+    values = _z_scores(one)
+    far = [f'{name} ({z:+.1f} SD)' for name, z in values[values.abs() > FAR_SD].items()]
+    if not far:
+        return '; no single region is unusual, but their combination is'
+    more = f' and {len(far) - 6} more' if len(far) > 6 else ''
+    return f'; regions that differ most from controls: {", ".join(far[:6])}{more}'
+
+
+def _far(one: Individual) -> pd.DataFrame:
+    """Return the regions that differ most from controls."""
+    values = _z_scores(one)
+    return pd.DataFrame({'Region': values.index, 'z-score (SD of controls)': values.to_numpy()})
+
+
+def _index(one: Individual, name: str, meanings: Mapping[str, str]) -> dict[str, str]:
+    """Return an R-index with its meaning, interval and centile, or why there is none."""
+    row = one.last
+    interval, centile = _why_no_interval(one, name), f'no centile: {_why_no_centile(one)}'
+    low, high = row.get(f'{name}_low'), row.get(f'{name}_high')
+    if pd.notna(low) and pd.notna(high):
+        interval = f'95% interval {low:.2f} to {high:.2f}'
+    if pd.notna(row.get(f'{name}_centile')):
+        centile = describe_centile(row, name)
+    return {
+        'name': name,
+        'colour': pattern_colour(one.tables.names, name),
+        'meaning': meanings.get(name, ''),
+        'value': f'{row[name]:.2f}',
+        'interval': interval,
+        'centile': centile,
+    }
+
+
+def describe_centile(row: Mapping[Any, Any], name: str) -> str:
+    """Return a centile in words: above how many controls."""
+    words = {'like_age': ' of similar age', 'training': ' in the training sample'}
+    whose = f'controls{words.get(str(row.get("centile_of")), "")}'
+    value, count = float(row[f'{name}_centile']), row.get('centile_controls')
+    if count is None or pd.isna(count):
+        return f'above {min(value, 99.0):.0f}% of {whose}'
+    share = 100 / (count + 1) + 0.06
+    if value >= 100 - share:
+        return f'above all {count:.0f} {whose}'
+    if value <= share:
+        return f'below all {count:.0f} {whose}'
+    return f'above {value:.0f}% of {count:.0f} {whose}'
+
+
+def _why_no_interval(one: Individual, name: str) -> str:
+    """Return why the interval of an R-index is not known."""
+    if 'Imported' in one.tables.card:
+        return 'no interval: the imported model has none'
+    if 'CrossFit' not in one.tables.card:
+        return 'no interval: the model was not cross-fitted'
+    if one.last.get('status') == UNHARMONIZED:
+        return 'no interval: the model does not include this site'
+    if name in one.tables.card.get(INTERVALS, {}).get('Patterns', {}):
+        return 'no interval: the standard error of the added site is not known'
+    return f'no interval: needs {MIN_FOR_INTERVALS} controls, and patients above them, out of fold'
+
+
+def _why_no_centile(one: Individual) -> str:
+    """Return why R-indices are not compared with those of controls."""
+    if one.tables.model is None and 'CrossFit' not in one.tables.card:
+        return 'no folds were made, and the model was trained on the controls'
+    return f'needs {MIN_FOR_CENTILES} controls'
+
+
+def _figure(one: Individual, name: str, extension: str = 'svg') -> Path:
+    return output_path(
+        one.tables.root, 'rindices_figure', participant=one.label, figure=name, extension=extension
+    )
+
+
+def _standing(one: Individual) -> tuple[Path, str] | None:
+    """Draw R-indices among those of controls and patients; return the file and whose they are."""
+    whose, rows, counts = one.tables.reference
+    if rows.empty or not one.names:
+        return None
+    ends = {
+        end: [one.last.get(f'{name}_{end}', np.nan) for name in one.names]
+        for end in ('low', 'high')
+    }
+    own = pd.DataFrame({'value': one.last[one.names], **ends}, index=one.names).astype(float)
+    return write_text(_figure(one, 'standing'), draw_standing(own, rows, counts)), whose
+
+
+def _parts(one: Individual) -> dict[str, pd.Series]:
+    """Return the baseline and the contribution of every feature, by R-index."""
+    rows = one.at_last(one.contributions)
+    if rows.empty:
+        return {}
+    features = [name for name in one.tables.region_of if name in rows]
+    by_index = rows.set_index('r_index')[['baseline', *features]].astype(float).T
+    return {name: by_index[name] for name in one.names if name in by_index}
+
+
+def _contributions(one: Individual) -> dict[str, pd.DataFrame]:
+    """Return the largest contributions to each R-index; rows add up to it."""
+    tables = {}
+    for name, parts in _parts(one).items():
+        regions = parts.drop('baseline').rename(index=one.tables.region_of)
+        regions = regions.sort_values(key=abs, ascending=False, kind='stable')
+        shown = {BASELINE: parts['baseline'], **regions[:SHOWN_REGIONS]}
+        if len(regions) > SHOWN_REGIONS:
+            shown[OTHERS] = regions[SHOWN_REGIONS:].sum()
+        column = f'contribution to {name} = {parts.sum():.2f}'
+        tables[name] = pd.DataFrame({'Region': list(shown), column: list(shown.values())})
+    return tables
+
+
+def _draw_map(one: Individual, painter: RegionPainter | None) -> Path | None:
+    """Draw contributions on the template, each R-index on its own scale."""
+    values = {}
+    for name, parts in _parts(one).items():
+        relative = parts.drop('baseline') / (parts.drop('baseline').abs().max() or 1.0)
+        values[name] = {
+            index: float(relative[each['Name']])
+            for each in one.tables.card['FeatureDetails']
+            for index in each['MUSERegions']
+            if abs(relative.get(each['Name'], 0.0)) > FAINT
+        }
+    if painter is None or not values:
+        return None
+    scale = Scale(CONTRIBUTION, -1.0, 1.0, 'contribution, relative to the largest')
+    return painter.draw(_figure(one, 'map', 'jpg'), values, scale)
+
+
+def _course(one: Individual) -> tuple[Path, str] | None:
+    """Draw R-indices over visits; return the file and how visits are ordered."""
+    known = one.results.dropna(subset=one.names) if one.names else one.results.iloc[:0]
+    if len(known) < 2:
+        return None
+    visits = one.deviations
+    years = visits.set_index(SESSION)['years'] if 'years' in visits else pd.Series(dtype=float)
+    time = known[SESSION].map(years)
+    if time.notna().all():
+        course, label = known.assign(time=time, session=None), 'years since the first visit'
+        order = str(visits['order_by'].iloc[0]) if 'order_by' in visits else 'name'
+        words = f'Visits are ordered by {order}.'
+    else:
+        numbers = np.arange(len(known), dtype=float)
+        course, label = known.assign(time=numbers, session=known[SESSION]), 'session'
+        words = 'Dates of visits are not known; visits are ordered by session label.'
+    return save_figure(_figure(one, 'course'), plot_course(course, one.names, label)), words
+
+
+def _changes(one: Individual) -> pd.DataFrame:
+    """Return the changes of R-indices between visits."""
+    if one.changes.empty:
+        return one.changes
+    words = {True: 'yes', False: 'no'}
+    changes = one.changes[one.changes['measure'].isin(one.tables.names)]
+    columns = {
+        'from_session': 'from',
+        'to_session': 'to',
+        'years': 'years',
+        'measure': 'R-index',
+        'change': 'change',
+        'per_year': 'per year',
+        'noise': 'noise',
+        'limit': 'limit',
+        'reliable': 'exceeds the limit',
+        'site_changed': 'site changed',
+    }
+    known = {name: words for name, words in columns.items() if name in changes}
+    table = changes[list(known)].rename(columns=known)
+    flags = [name for name in ('exceeds the limit', 'site changed') if name in table]
+    return table.assign(**{name: table[name].map(words) for name in flags})

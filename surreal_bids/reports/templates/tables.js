@@ -28,7 +28,7 @@ function compare(a, b, isNumber, sign) {
 function sortable(table, rows) {
   const heads = Array.from(table.tHead.rows[0].cells);
   heads.forEach((head, column) => {
-    const isNumber = head.classList.contains('number');
+    const isNumber = rows.some((row) => row.element.cells[column].classList.contains('number'));
     const button = make('button', { type: 'button', className: 'sort' }, ...head.childNodes);
     head.append(button);
     button.addEventListener('click', () => {
