@@ -27,6 +27,11 @@ def write_t1w(path: Path, shape: tuple[int, ...] = (7, 8, 9)) -> Path:
     return path
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that writes the canonical reports."""
+    parser.addoption('--update-reports', action='store_true', help='write canonical reports')
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run modules with slow tests first: two processes then end at about the same time."""
     slow = {item.path for item in items if item.get_closest_marker('slow')}

@@ -155,8 +155,9 @@ def range_of(name: str, low: float, high: float) -> str:
     """Return the range of a covariate with its unit."""
     if _is_icv_in_mm3(name, low):
         return f'{low / 1000:,.0f} to {high / 1000:,.0f} ml'
-    unit = ' years' if means(name, 'age') else ''
-    return f'{plain_number(low)} to {plain_number(high)}{unit}'
+    if means(name, 'age'):
+        return f'{low:.1f} to {high:.1f} years'
+    return f'{plain_number(low)} to {plain_number(high)}'
 
 
 def describe_column(name: str, values: Mapping[str, float]) -> str:

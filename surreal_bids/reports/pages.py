@@ -49,6 +49,7 @@ def table(
     gauges: Mapping[str, float] | None = None,
     marked: Sequence[bool] = (),
     classes: str = '',
+    identity: str = '',
 ) -> Markup:
     """Return a frame as HTML.
 
@@ -70,6 +71,8 @@ def table(
         For each row, whether it stands out.
     classes
         `interactive` tables can be sorted, filtered and copied.
+    identity
+        What identifiers of styled cells begin with.
     """
     shown = frame.reset_index(drop=True)
     is_number = [pd.api.types.is_numeric_dtype(shown[name]) for name in shown]
@@ -82,7 +85,6 @@ def table(
     cells = pd.DataFrame('', shown.index, shown.columns)
     cells.loc[:, is_number] = 'number'
     cells.loc[list(marked) or [False] * len(shown)] += ' marked'
-    identity = hashlib.sha256(f'{caption}{list(shown)}{len(shown)}'.encode()).hexdigest()[:8]
     styler = shown.style.hide(axis='index').set_uuid(identity).set_td_classes(cells)
     styler = styler.format(known, na_rep=NOTHING, escape='html').format_index(escape='html', axis=1)
     styler = styler.apply_index(
@@ -96,6 +98,16 @@ def table(
     around = Markup('<div class="scroll{}" tabindex="0" role="group" aria-label="{}">{}</div>')
     tall = ' tall' if 'interactive' in classes else ''
     return around.format(tall, caption or 'Table', Markup(html))  # noqa: S704 (pandas escapes)
+
+
+@jinja2.pass_context
+def _table_of_page(
+    context: jinja2.runtime.Context, frame: pd.DataFrame, *args: Any, **how: Any
+) -> Markup:
+    """Return a table whose identifiers are its own in the page."""
+    context['drawn'].append(frame)
+    identity = f'{slug(str(context.name))}-{len(context["drawn"])}'
+    return table(frame, *args, identity=identity, **how)
 
 
 def _linked(address: str | None, text: object) -> object:
@@ -166,7 +178,7 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {'table': table, 'figure': figure, 'listing': listing, 'slug': slug}
+    made.filters |= {'table': _table_of_page, 'figure': figure, 'listing': listing, 'slug': slug}
     return made
 
 
@@ -183,9 +195,8 @@ def slug(title: str) -> str:
 
 def render(template: str, folder: Path, **context: Any) -> Markup:
     """Render a template of a report in a folder."""
-    text = (
-        environment().get_template(template).render(folder=folder, room=[FIGURE_BYTES], **context)
-    )
+    known = {'folder': folder, 'room': [FIGURE_BYTES], 'drawn': [], **context}
+    text = environment().get_template(template).render(known)
     return Markup(text)  # noqa: S704 (templates escape)
 
 

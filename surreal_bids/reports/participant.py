@@ -250,7 +250,7 @@ def write_failed_steps(root: Path, label: str, errors: Mapping[str, str], log: s
     """Report steps that failed and their errors, with the log that has more."""
     require_own_report(root, label)
     folder = report_path(root, label).parent
-    content = render('failed.html', folder, errors=errors, log=log)
+    content = render('failed.html', folder, name=ERRORS, errors=errors, log=log)
     return write_parts(root, label, read_parts(root, label) | {ERRORS: (FAILED, content)})
 
 
@@ -454,6 +454,7 @@ def write_individual(
         contributions=_contributions(one),
         map=_draw_map(one, painter),
         course=_course(one),
+        share=_share(one),
         changes=_changes(one),
     )
     return write_parts(root, one.label, parts | {RINDICES: (made_from, content)})
@@ -465,7 +466,8 @@ def write_failure(one: Individual, reason: str) -> None:
     if path.is_file() and not is_own_page(path):
         return
     log = output_path('', 'rindices').as_posix()
-    content = render('failed.html', path.parent, errors={R_INDICES: reason}, log=log)
+    errors = {R_INDICES: reason}
+    content = render('failed.html', path.parent, name='r-indices', errors=errors, log=log)
     parts = read_parts(one.tables.root, one.label)
     write_parts(one.tables.root, one.label, parts | {RINDICES: (FAILED, content)})
 
@@ -602,7 +604,7 @@ def _index(one: Individual, name: str, meanings: Mapping[str, str]) -> dict[str,
     interval, centile = _why_no_interval(one, name), f'no centile: {_why_no_centile(one)}'
     low, high = row.get(f'{name}_low'), row.get(f'{name}_high')
     if pd.notna(low) and pd.notna(high):
-        interval = f'95% interval {low:.2f} to {high:.2f}'
+        interval = f'{_share(one)} interval {low:.2f} to {high:.2f}'
     if pd.notna(row.get(f'{name}_centile')):
         centile = describe_centile(row, name)
     return {
@@ -613,6 +615,11 @@ def _index(one: Individual, name: str, meanings: Mapping[str, str]) -> dict[str,
         'interval': interval,
         'centile': centile,
     }
+
+
+def _share(one: Individual) -> str:
+    """Return the share of repetitions that intervals hold, in per cent."""
+    return f'{one.tables.card.get(INTERVALS, {}).get("Share", 0.95):.0%}'
 
 
 def describe_centile(row: Mapping[Any, Any], name: str) -> str:

@@ -13,7 +13,6 @@ from surreal_bids.analysis.image_quality import (
     METRICS,
     OUTLIERS,
     OUTLYING,
-    ImageQuality,
     doubts_of_mriqc,
     outlier_scores,
     read_image_quality,
@@ -22,9 +21,7 @@ from surreal_bids.analysis.image_quality import (
 from surreal_bids.bids.outputs import output_path, sidecar_path
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_json
-from surreal_bids.reports.group import _images
 from tests.analysis.group_study import read_study
-from tests.reports.group_report import make_report
 
 
 @pytest.fixture(scope='module')
@@ -138,23 +135,6 @@ def test_table_of_a_cohort(tmp_path, cohort):
     scores = read_image_quality(tmp_path, included).scores
     assert scores[:6].isna().all(axis=None)
     assert scores[6:].notna().any(axis=1).all()
-
-
-def test_report_of_a_cohort_shows_its_images(tmp_path, cohort):
-    """Findings hold no covariates, and so no scanners."""
-    write_quality(tmp_path, cohort)
-    report = make_report(tmp_path)
-    found = replace(report.found, cohort=replace(cohort, people=cohort.people[[]]))
-    images = read_image_quality(tmp_path, cohort)
-    table = _images(replace(report, found=found, images=images))[-1]
-    assert cohort.measured['participant_id'].iloc[4] in table.frame['participant_id'].tolist()
-
-
-def test_images_that_were_not_compared_are_not_called_fine(tmp_path, cohort):
-    few = metrics(6).assign(outliers=None)
-    images = ImageQuality(few, outlier_scores(metrics(6), one_scanner(few)))
-    (paragraph,) = _images(replace(make_report(tmp_path), images=images))
-    assert 'was not compared: fewer than 10 images' in paragraph.text
 
 
 def test_sessions(tmp_path):

@@ -31,7 +31,7 @@ from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image
 from tests.analysis.group_study import read_study
 from tests.cohort.study import make_study
-from tests.reports.group_report import make_cohort
+from tests.reports.studies import make_cohort
 from tests.stats.fields import AFFINE, SHAPE, simulate_people, smooth_fields
 
 

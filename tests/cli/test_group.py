@@ -493,7 +493,7 @@ def test_from_outputs_of_participants_to_maps(tmp_path):
         out / f'group_space-{TEMPLATE}_seg-muse_contrast-r1_stat-change_statmap.nii.gz'
     ).is_file()
     assert 'sub-999' in read(out / 'group_exclusions.tsv')['participant_id'].tolist()
-    assert 'Patterns by voxel' in (out / 'group.html').read_text()
+    assert '<section id="maps">' in (out / 'group.html').read_text()
     assert_described(out, 'group_label-GM_contrasts.tsv')
     analysed = read(out / 'phenotype' / 'rindices.tsv')['participant_id']
     ends = [f'space-{TEMPLATE}_label-GM_stat-z_statmap.{end}' for end in ('nii.gz', 'json')]
@@ -501,7 +501,7 @@ def test_from_outputs_of_participants_to_maps(tmp_path):
     assert set(out.glob('sub-*/anat/*_statmap.*')) == own
     assert 'deleted residuals' in (out / 'group.html').read_text()
     CHECK_LIST.take()  # As a new run does.
-    with few_reports(), patch('surreal_bids.reports.group.draw_maps', return_value=[]):
+    with few_reports(), patch('surreal_bids.reports.group.StatisticalMap.write_viewer'):
         assert run_group_level(make_config(root, reports_only=True, **options), expected) == 0
     assert not list(out.glob('sub-*/anat/*_statmap.*'))
 

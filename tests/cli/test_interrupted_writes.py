@@ -6,12 +6,15 @@ import shutil
 from importlib import import_module
 
 import pytest
+from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from surreal_bids.bids.outputs import output_path
 from surreal_bids.cli.gan import main
 from surreal_bids.exceptions import DataError
+from surreal_bids.reports.figures import save_figure
 from surreal_bids.reports.group import GroupReport
-from surreal_bids.reports.pages import Section
+from surreal_bids.reports.pages import write_page
 from surreal_bids.rindices.model import TableModel
 from tests.cli.conftest import fork
 from tests.cohort.study import QUICK_WORDS, make_study
@@ -67,7 +70,7 @@ def home(tmp_path_factory):
             module, _, function = f'surreal_bids.{name}'.rpartition('.')
             computed = computed_once(getattr(import_module(module), function))
             patch.setattr(f'surreal_bids.{name}', computed)
-        patch.setattr('surreal_bids.reports.group.SECTIONS', (short_section,))
+        patch.setattr('surreal_bids.reports.group.write_group_report', short_report)
         assert run(*words('fit', home, home / 'model')) == 0
         yield home
 
@@ -83,9 +86,10 @@ def words(command, home, out) -> tuple:
     }[command]
 
 
-def short_section(report: GroupReport) -> Section:
-    """Return an empty figure."""
-    return Section('R-indices', (report.figure('rindices', Figure(), 'Title', 'Caption'),))
+def short_report(report: GroupReport) -> pathlib.Path:
+    """Write an empty figure and a report without sections."""
+    save_figure(report.figure_path('rindices'), Figure())
+    return write_page(output_path(report.output_dir, 'group_report'), report.title, Markup(''))
 
 
 def computed_once(function):

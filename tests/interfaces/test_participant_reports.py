@@ -7,9 +7,9 @@ from surreal_bids.exceptions import OutputError
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.interfaces.group import WriteIndividuals
 from surreal_bids.progress import STATUS, read_status
-from surreal_bids.reports import rindices_section
+from surreal_bids.reports import participant
 from tests.reports.html_page import Page
-from tests.reports.test_rindices_section import CARD, make_tables
+from tests.reports.studies import CARD, make_tables
 
 
 @pytest.fixture
@@ -57,10 +57,10 @@ def test_r_indices_of_an_earlier_run_do_not_stay_where_new_ones_fail(step, tmp_p
 
     step.inputs.again = True
     with monkeypatch.context() as patched:
-        patched.setattr(rindices_section, 'plot_standing', fail)
+        patched.setattr(participant, 'draw_standing', fail)
         step.run(cwd=str(tmp_path))
     words = Page(path).words
-    assert 'could not be written (no figure)' in words
+    assert 'no figure' in words
     assert 'Comparison with controls' not in words
     step.inputs.again = False
     step.run(cwd=str(tmp_path))
@@ -69,7 +69,7 @@ def test_r_indices_of_an_earlier_run_do_not_stay_where_new_ones_fail(step, tmp_p
 
 def test_a_killed_run_resumes_where_it_was(step, tmp_path, monkeypatch):
     drawn = []
-    plot = rindices_section.plot_standing
+    plot = participant.draw_standing
 
     def count(*arguments):
         drawn.append(arguments)
@@ -77,7 +77,7 @@ def test_a_killed_run_resumes_where_it_was(step, tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return plot(*arguments)
 
-    monkeypatch.setattr(rindices_section, 'plot_standing', count)
+    monkeypatch.setattr(participant, 'draw_standing', count)
     with pytest.raises(KeyboardInterrupt):
         step.run(cwd=str(tmp_path))
     step.run(cwd=str(tmp_path))
@@ -92,6 +92,6 @@ def test_a_full_disk_ends_the_step(step, tmp_path, monkeypatch):
     def fail(*_, **__):
         raise OutputError('disk full')
 
-    monkeypatch.setattr(rindices_section, 'assemble_report', fail)
+    monkeypatch.setattr(participant, 'write_parts', fail)
     with pytest.raises(OutputError, match='disk full'):
         step.run(cwd=str(tmp_path))

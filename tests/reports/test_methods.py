@@ -1,27 +1,25 @@
 """Methods text: says what was done and no more, and cites what belongs to it."""
 
-import json
 import re
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
+from surreal_bids import __version__
+from surreal_bids.bids.outputs import output_path
 from surreal_bids.bids.derivatives import Reusable
-from surreal_bids.reports.methods import (
-    GroupMethods,
-    ImagingMethods,
-    MethodsOptions,
-    citations,
-    imaging_methods,
-    methods_html,
-    methods_text,
-)
-from tests.reports.html_page import HOSTILE, Page, check_structure
+from surreal_bids.reports.methods import Methods, imaging_methods, references
+from tests.reports.html_page import HOSTILE, Page
+from tests.reports.studies import METHODS
 
-IMAGING = ImagingMethods()
-GROUP = GroupMethods(n_controls=50, n_patients=70, n_features=139)
+NAMES = {'template': 'MNI152NLin2009cAsym', 'atlas': 'network', 'n_atlases': 0}
+IMAGING = imaging_methods([Reusable()], ['deepbet'], **NAMES)
+GROUP = METHODS | {
+    'n_controls': 50, 'n_patients': 70, 'n_features': 139, 'harmonized': False, 'covariates': (),
+    'icv': 'none', 'associations': False, 'adjusted_for': '', 'change': False, 'folds': 0,
+    'preset': 'iclr2022', 'candidates': [], 'map_tissues': (), 'map_smoothing': 0,
+}  # fmt: skip
 
 CASES = [
     ({}, None, ['N4', 'deepbet', 'partial-volume', 'MNI152NLin2009cAsym', 'RAVENS'],
@@ -30,7 +28,8 @@ CASES = [
     ({'masks': ('stripped',)}, None, ['Skull-stripped images'], ['deepbet [', 'deepbet: fast']),
     ({'masks': ('given', 'deepbet')}, None, ['masks were taken', 'deepbet: fast'], []),
     ({'masks': ()}, None, ['partial-volume'], ['deepbet: fast']),
-    ({'tissue_classified': False}, None, ['from existing derivatives'], ['partial-volume']),
+    ({'tissue_classified': False, 'tissues_reused': True}, None, ['from existing derivatives'],
+     ['partial-volume']),
     ({'registered': False, 'transforms_reused': True, 'atlas': 'network'}, None,
      ['Transforms to the template MNI152NLin2009cAsym ['], ['Images were', 'fluid smoothing']),
     ({'registered': False, 'transforms_reused': True, 'atlas': 'own', 'n_atlases': 2}, None,
@@ -41,8 +40,8 @@ CASES = [
     ({'atlas': 'own', 'n_atlases': 1}, None, ['one labelled brain', 'sums of'],
      ['voting', 'registered to each']),
     ({'atlas': 'network'}, None, ['U-Net', 'Neuromorphometrics', 'sums of'], ['voting', 'Mori']),
-    ({'segmentation': 'dlmuse'}, None, ['segmentation of dlmuse'], ['voting']),
-    ({'ravens': False}, None, ['partial-volume'], ['RAVENS']),
+    ({'segmentation': 'dlmuse', 'segmented': False}, None, ['segmentation of dlmuse'],
+     ['voting', 'U-Net']),
     ({'reused': ('fmriprep', 'dlmuse')}, None, ['fmriprep and dlmuse were used'], []),
     ({'lesions': 3, 'lesions_left_out': ('tissue',), 'lesions_filled': ('brain mask', 'regions')},
      None, ['(n = 3), the lesion was left out of the estimation of tissue, filled with',
@@ -53,7 +52,11 @@ CASES = [
     ({}, None, ['RAVENS'], ['Nachev']),
     (None, {}, ['50 controls and 70 patients', 'Surreal-GAN'], ['ComBat', 'N4', 'voxel by voxel']),
     (None, {'harmonized': True}, ['ComBat', 'Fortin', 'Johnson'], ['Beer']),
-    (None, {'harmonized': True, 'model': 'ad'}, ['with the sites of the training sample'], []),
+    (None, {'harmonized': True, 'model': 'ad'}, ['as estimated in the training sample'], []),
+    (None, {'harmonized': True, 'model': 'ad', 'adapted_to': 12},
+     ['in the controls of this dataset (n = 12)'], ['in the training sample.']),
+    (None, {'model': 'ad', 'n_patterns': 1}, ['how strongly the pattern of change is'],
+     ['each of 1', 'ComBat']),
     (None, {'harmonized': True, 'longitudinal': True}, ['within participants', 'Beer'], []),
     (None, {'features': 'z-scores', 'harmonized': True}, ['Z-scores were harm'], ['Volumes were']),
     (None, {'covariates': ('age', 'sex')}, ['Linear effects of age and sex'], ['intracranial']),
@@ -74,18 +77,12 @@ CASES = [
     (None, {'map_tissues': ('GM', 'WM'), 'permutations': 5000}, ['5,000 permutations'], []),
     (None, {'folds': 5}, ['divided into 5 folds', 'out of fold'], ['site']),
     (None, {'associations': True, 'n_patterns': 0, 'candidates': (1, 2), 'map_tissues': ('GM',)},
-     ['No pattern is supported'], ['partial rank', 'describe the patterns']),
+     ['No pattern is supported'], ['rank correlation', 'describe the patterns']),
     (None, {'change': True}, ['one least-squares slope per participant'], []),
-    (None, {'associations': True}, ['partial rank', 'Benjamini'], ['voxel by voxel']),
+    (None, {'associations': True}, ['by rank', 'Benjamini'], ['voxel by voxel', 'partial']),
+    (None, {'associations': True, 'adjusted_for': 'age, site'},
+     ['by partial rank correlation, adjusted for age, site,'], []),
 ]  # fmt: skip
-
-
-def options_of(imaging, group):
-    return MethodsOptions(
-        version='1.2.3',
-        imaging=None if imaging is None else replace(IMAGING, **imaging),
-        group=None if group is None else replace(GROUP, **group),
-    )
 
 
 REUSED = {
@@ -107,19 +104,19 @@ REUSED = {
     ],
 )
 def test_images_whose_transforms_were_reused_are_not_called_registered(images, registered, reused):
-    methods = imaging_methods([REUSED[name] for name in images], ['fmriprep'], atlas='network')
-    text = methods_text(MethodsOptions('1', methods))
+    methods = imaging_methods([REUSED[name] for name in images], ['fmriprep'], **NAMES)
+    text = Methods(imaging=methods).markdown
     assert ('registered to the template' in text) == registered
     assert ('ransforms to the template' in text) == reused
     assert ('N4 [' in text) == ('none' in images)
-    assert methods.masks == ('given',)
+    assert methods['masks'] == ['given']
 
 
 @pytest.mark.parametrize('both', [False, True])
 def test_results_that_only_some_images_have_are_not_called_those_of_all(both):
     whole = replace(REUSED['transforms'], dseg=Path('dseg'), dseg_name='freesurfer')
-    methods = imaging_methods([whole, whole if both else Reusable()], ['given'], atlas='network')
-    text = methods_text(MethodsOptions('1', methods))
+    methods = imaging_methods([whole, whole if both else Reusable()], ['given'], **NAMES)
+    text = Methods(imaging=methods).markdown
     assert 'segmentation of freesurfer' in text
     assert 'cerebrospinal fluid were taken from existing derivatives' in text
     for words in ('U-Net', 'mixture model', 'existed, maps', 'existed, regions'):
@@ -141,67 +138,67 @@ def test_only_steps_that_were_done_here_left_lesions_out_or_filled_them(
     damaged = replace(REUSED[image], lesion=Path('lesion'))
     segmented = replace(damaged, dseg=Path('dseg'), dseg_name='freesurfer')
     for each, expected in ((damaged, filled), (segmented, filled[:-1])):
-        methods = imaging_methods([each, REUSED['transforms']], [method], atlas='network')
-        assert (methods.lesions, methods.lesions_left_out) == (1, left_out)
-        assert methods.lesions_filled == expected
+        methods = imaging_methods([each, REUSED['transforms']], [method], **NAMES)
+        assert (methods['lesions'], methods['lesions_left_out']) == (1, list(left_out))
+        assert methods['lesions_filled'] == list(expected)
 
 
-EVERYTHING = [options_of(imaging, group) for imaging, group, _, _ in CASES]
+def make(imaging, group):
+    return Methods(
+        None if imaging is None else IMAGING | imaging, None if group is None else GROUP | group
+    )
 
 
-@pytest.mark.parametrize(('imaging', 'group', 'said', 'unsaid'), CASES)
-def test_says_what_was_done_and_no_more(imaging, group, said, unsaid):
-    text = methods_text(options_of(imaging, group))
-    for phrase in [*said, 'surreal_bids 1.2.3', 'Nipype']:
-        assert phrase in text
-    for phrase in unsaid:
-        assert phrase not in text
+def test_the_text_says_what_was_done_and_no_more():
+    for imaging, group, said, unsaid in CASES:
+        text = make(imaging, group).markdown
+        for phrase in [*said, f'surreal_bids {__version__}', 'Nipype']:
+            assert phrase in text, (phrase, imaging, group)
+        for phrase in unsaid:
+            assert phrase not in text, (phrase, imaging, group)
 
 
-@pytest.mark.parametrize('options', EVERYTHING)
-def test_numbers_match(options):
-    text, references = methods_text(options).split('# References')
-    assert '[@' not in text
-    cited = [int(n) for group in re.findall(r'\[([\d, ]+)\]', text) for n in group.split(',')]
-    in_order = list(dict.fromkeys(cited))
-    assert in_order == list(range(1, len(in_order) + 1))
-    listed = re.findall(r'^(\d+)\. ', references, re.MULTILINE)
-    assert [int(number) for number in listed] == in_order
-    assert [each.number for each in citations(options)] == in_order
+def test_numbers_match_and_every_reference_is_used():
+    used = set()
+    for imaging, group, _, _ in CASES:
+        methods = make(imaging, group)
+        text, listed = methods.markdown.split('# References')
+        assert '[@' not in text
+        assert '.R' not in text
+        cited = [int(n) for each in re.findall(r'\[([\d, ]+)\]', text) for n in each.split(',')]
+        in_order = list(dict.fromkeys(cited))
+        assert in_order == list(range(1, len(in_order) + 1))
+        numbers = re.findall(r'^(\d+)\. ', listed, re.MULTILINE)
+        assert [int(number) for number in numbers] == in_order
+        used |= {each['key'] for each in methods.references}
+    assert used == set(references())
+    link = r'https://(doi\.org/10\.\d{4,5}/\S+|(arxiv\.org|openreview\.net|www\.jmlr\.org)/\S+)'
+    for each in references().values():
+        assert re.fullmatch(link, each['link'])
+        assert re.search(r'(19|20)\d\d', each['source'])
 
 
-def test_every_reference_is_used():
-    known = json.loads(files('surreal_bids.reports').joinpath('references.json').read_text())
-    titles = {each.title for options in EVERYTHING for each in citations(options)}
-    assert titles == {reference['title'] for reference in known.values()}
-
-
-@pytest.mark.parametrize('options', EVERYTHING)
-def test_links_are_whole(options):
-    for reference in citations(options):
-        assert re.fullmatch(
-            r'https://(doi\.org/10\.\d{4,5}/\S+|arxiv\.org/abs/\d{4}\.\d{5}|(openreview\.net|www\.jmlr\.org)/\S+)',
-            reference.link,
-        )
-        assert re.search(r'(19|20)\d\d', reference.source)
-
-
-def test_html_says_the_same(tmp_path):
-    options = MethodsOptions('1', IMAGING, GROUP)
-    path = tmp_path / 'm.html'
-    path.write_text(f'<h1>M</h1><h2>M</h2>{methods_html(options)}', encoding='utf-8')
-    page = Page(path)
-    check_structure(page)
-    text = methods_text(options).split('# References')[0].split('# Methods')[1]
-    assert ' '.join(text.split()) in ' '.join(page.words.split())
-    assert len(page.of('li')) == len(citations(options))
+def test_the_text_is_written_as_markdown_html_and_bibtex(tmp_path):
+    methods = Methods(IMAGING, GROUP)
+    methods.write(tmp_path)
+    methods.write(tmp_path, 'group')
+    for level in (None, 'group'):
+        texts = {
+            extension: output_path(tmp_path, 'citation', level=level, extension=extension)
+            for extension in ('md', 'html', 'bib')
+        }
+        page = Page(texts['html'])
+        text = texts['md'].read_text().split('# References')[0].split('# Methods')[1]
+        assert ' '.join(text.split()) in ' '.join(page.words.split())
+        entries = re.findall(r'@article\{(\w+),', texts['bib'].read_text())
+        assert len(entries) == len(page.of('li')) == len(set(entries))
+        assert 'bids' in entries
 
 
 @pytest.mark.parametrize('name', [HOSTILE, '[@bids] [@nobody]'])
 def test_names_of_others_do_no_harm(tmp_path, name):
-    options = MethodsOptions('1', replace(IMAGING, atlas=name, template=name))
     path = tmp_path / 'm.html'
-    path.write_text(str(methods_html(options)), encoding='utf-8')
+    path.write_text(Methods(IMAGING | {'atlas': name, 'template': name}).html, encoding='utf-8')
     page = Page(path)
     assert not page.of('script', 'img')
     assert name.split()[-1] in page.words

@@ -1,0 +1,234 @@
+"""Three canonical studies for reports: full, minimal and hostile; nothing is trained."""
+
+from types import SimpleNamespace
+
+import nibabel as nib
+import numpy as np
+import pandas as pd
+
+from surreal_bids.analysis.image_quality import ImageQuality
+from surreal_bids.analysis.individuals import GroupTables, find_reference
+from surreal_bids.analysis.maps import VoxelMaps
+from surreal_bids.analysis.statistics import compare_groups
+from surreal_bids.cautions import MODEL, Caution
+from surreal_bids.cohort.cohort import Cohort
+from surreal_bids.cohort.features import column_features
+from surreal_bids.cohort.requirements import PreprocessingOptions
+from surreal_bids.cohort.uses import FRAME
+from surreal_bids.files import write_image
+from surreal_bids.reports.group import GroupReport
+from surreal_bids.reports.mosaics import Background, RegionPainter
+from tests.reports.html_page import HOSTILE
+
+N_CN, N_PT = 24, 18
+SHAPE = (12, 14, 11)
+AFFINE = np.array([[4.0, 0, 0, -24], [0, 4, 0, -28], [0, 0, 4, -22], [0, 0, 0, 1]])
+REGIONS = {'Left hippocampus': 48, 'Right hippocampus': 47, 'Left amygdala': 32, 'Precuneus': 168}
+
+METHODS = {
+    'n_controls': N_CN, 'n_patients': N_PT, 'n_without_group': 0, 'n_features': 4,
+    'features': 'volumes', 'n_patterns': 2, 'folds': 5, 'covariates': ('age', 'sex'),
+    'icv': 'power', 'harmonized': True, 'adapted_to': 0, 'longitudinal': False,
+    'associations': True, 'adjusted_for': 'age, sex, site', 'change': True, 'published': None,
+    'preset': 'sparse', 'candidates': [1, 2, 3], 'members': 10, 'iterations': 3000,
+    'map_tissues': ('GM',), 'map_smoothing': 6, 'deviation_maps': (), 'permutations': 0,
+    'from_table': False, 'model': None,
+}  # fmt: skip
+"""What :func:`surreal_bids.reports.methods.describe_group_methods` returns."""
+
+CARD = {
+    'PatternNames': ['r1', 'r2'],
+    'CardSHA256': 'abc',
+    'GeneratedBy': {'Name': 'surreal_bids', 'Version': '9.9', 'Torch': '2', 'Python': '3'},
+    'Selected': {
+        'n_patterns': 2, 'ortho': 0.4, 'agreement': 0.83, 'members': [0, 1], 'reference': 0,
+    },
+    'Sample': {'n_cn': N_CN, 'n_pt': N_PT},
+    'Repetitions': 3,
+    'RandomState': 0,
+    'Preset': 'sparse',
+    'Stability': {
+        'n_patterns': 2,
+        'stabilities': [
+            {'n_patterns': 1, 'value': 0.99, 'null': []},
+            {'n_patterns': 2, 'value': 0.95, 'null': [0.2] * 39},
+        ],
+    },
+    'Reproducibility': {
+        'r1': {'Median': 0.93, 'Low': 0.81, 'High': 0.97},
+        'r2': {'Median': 0.55, 'Low': 0.31, 'High': 0.74},
+    },
+    'CrossFit': {'Folds': 5, 'LeastCorrelation': {'r1': 0.93, 'r2': 0.81}},
+    'FeatureDetails': [{'Name': name, 'MUSERegions': [k]} for name, k in REGIONS.items()],
+    'Preprocessing': {
+        'options': {'covariates': ['age', 'sex'], 'icv_column': 'icv', 'icv': 'power'},
+        'codes': {'sex': {'f': 0.0, 'm': 1.0}},
+        'imputer': None,
+        'combat': {'sites': ['a', 'b'], 'site_sizes': [12, 12]},
+        'residualiser': {
+            'encoder': {
+                'covariates': ['age', 'sex'], 'range': {'age': [55.6496, 88.4408], 'sex': [0, 1]},
+            }
+        },
+    },
+}  # fmt: skip
+"""Card of a model, as `model.json` holds it."""
+
+
+def make_cohort(rng, n_cn=N_CN, n_pt=N_PT, name='age') -> Cohort:
+    ids = [f'sub-{k:02}' for k in range(n_cn + n_pt)]
+    visits = pd.DataFrame({'participant_id': ids}, ids)
+    visits['group'] = ['CN'] * n_cn + ['PT'] * n_pt
+    people = pd.DataFrame({'age': rng.uniform(50, 80, len(ids)).round(1)}, ids)
+    people['site'] = rng.choice(['a', 'b'], len(ids))
+    features = pd.DataFrame(rng.normal(100, 10, (len(ids), 4)), ids, list(REGIONS))
+    return Cohort(
+        visits.assign(is_first=True),
+        features,
+        people,
+        pd.DataFrame({'mmse': [str(k) for k in range(len(ids))]}, ids),
+        column_features(list(REGIONS)),
+        PreprocessingOptions(('age',), site_column='site'),
+        ('Groups: as given', f'Odd: {name}'),
+        pd.DataFrame({'participant_id': ['sub-98', 'sub-99'], 'reason': [name] * 2}),
+        uses=pd.DataFrame([('volumes.tsv', name, 'not used', 'whole numbers')], columns=FRAME),
+    )
+
+
+def make_found(kind, folder, sizes=(N_CN, N_PT)) -> SimpleNamespace:
+    """Results as :class:`surreal_bids.analysis.engine.Analysis` has them."""
+    rng, name = np.random.default_rng(0), HOSTILE if kind == 'hostile' else 'mmse'
+    cohort = make_cohort(rng, *sizes, name=name)
+    index, full = cohort.visits.index, kind != 'minimal'
+    results = pd.DataFrame(rng.uniform(size=(len(index), 2)), index, ['r1', 'r2']).round(3)
+    results.loc[cohort.groups == 'PT', 'r1'] += 0.6
+    results = results.assign(status='complete', fold=1, held_out=True, reason=None)
+    for pattern in ('r1', 'r2'):
+        results[f'{pattern}_low'] = results[pattern] - 0.2
+        results[f'{pattern}_high'] = results[pattern] + 0.2
+        results[f'{pattern}_centile'] = 96.8
+    results['covariates_out_of_range'] = np.where(results.index == 'sub-03', 'age', 'none')
+    patterns = pd.DataFrame(
+        {
+            'pattern': ['r1'] * 4 + ['r2'] * 4,
+            'region': [*REGIONS] * 2,
+            'muse_regions': [str(k) for k in REGIONS.values()] * 2 if full else None,
+            'change_percent': [-14.0, -12, -9, 0.2, 0.1, 0.2, -0.3, -8.0],
+            'change_percent_member_spread': 1.0,
+            'change_sd': [-1.4, -1.2, -0.9, 0.02, 0.01, 0.02, -0.03, -0.8],
+            'contribution': [0.1, 0.1, 0.05, 0.0, 0.0, 0.0, 0.0, 0.2],
+            'shown': [True] * 3 + [False] * 4 + [True],
+        }
+    )
+    associations = pd.DataFrame(
+        [(name, 'r1', 'Spearman', None, 'age, sex, site', 18, 0.41, 0.1, 0.7, 0.04, 0.08)],
+        columns=['variable', 'pattern', 'test', 'higher_level', 'adjusted_for', 'n', 'r', 'r_low',
+                 'r_high', 'p', 'p_fdr'],
+    )  # fmt: skip
+    change = pd.DataFrame({'r_index': ['r1'], 'difference': [0.031], 'p': [0.02], 'p_holm': [0.02]})
+    caution = Caution(f'Few controls ({name})', 'Numbers are uncertain', 'Add controls', MODEL)
+    return SimpleNamespace(
+        cohort=cohort,
+        names=['r1', 'r2'],
+        whose='patients',
+        trained_here=True,
+        adapted=True,
+        fitted=object(),
+        results=results,
+        first_visits=results.assign(group=cohort.groups),
+        patterns=patterns,
+        associations=associations if full else associations.iloc[:0],
+        untested={'ptid': 'an id'} if full else {},
+        separation=pd.DataFrame({'index': ['r1'], 'controls': [N_CN], 'auc': [0.8123]}),
+        differences=compare_groups(cohort),
+        group_change=change if full else None,
+        sites=pd.DataFrame({'site': [f'{name} 1'], 'participants': [42]}),
+        quality=None,
+        not_assessed='there is only one site, or no column of sites',
+        cautions=[caution] if full else [],
+        model=SimpleNamespace(state=lambda: ({}, CARD), notes={}),
+    )
+
+
+def make_map(path, rng):
+    data = rng.normal(0, 2, SHAPE).astype(np.float32)
+    return write_image(path, nib.Nifti1Image(data, AFFINE))
+
+
+def make_report(folder, kind='full', sizes=(N_CN, N_PT), **changes) -> GroupReport:
+    rng, found = np.random.default_rng(0), make_found(kind, folder, sizes)
+    made = {}
+    if kind == 'full':
+        summary = pd.DataFrame(
+            {
+                'contrast': ['patients', 'r1slope'],
+                'description': ['all patients', 'r1 among patients'],
+                'kind': ['test', 'description'],
+                't_at_fdr_0.05': [2.0, np.nan],
+                'discoveries': [7, np.nan],
+            }
+        )
+        images = {name: make_map(folder / f'{name}.nii.gz', rng) for name in summary['contrast']}
+        scores = pd.DataFrame({'efc': rng.normal(size=len(found.results))}, found.results.index)
+        table = found.cohort.visits[['participant_id']].assign(outliers=None)
+        table.loc['sub-05', 'outliers'] = 'efc'
+        made['voxel_maps'] = {'GM': VoxelMaps(images, summary, {'r2slope': 'only 2 patients'})}
+        made['images'] = ImageQuality(table, scores)
+    title = HOSTILE if kind == 'hostile' else 'Study'
+    methods = METHODS | ({'map_tissues': (), 'change': False} if kind == 'minimal' else {})
+    return GroupReport(folder / 'out', title, found, **({'methods': methods} | made | changes))
+
+
+def background():
+    ball = np.linalg.norm(np.indices(SHAPE) - np.array(SHAPE)[:, None, None, None] / 2, axis=0)
+    mask = nib.Nifti1Image((ball < 5).astype(np.uint8), AFFINE)
+    return Background(nib.Nifti1Image(((ball < 5) * (6 - ball)).astype(np.float32), AFFINE), mask)
+
+
+def labels():
+    """Left and right hippocampus, each half of a ball."""
+    inside = np.asarray(background().mask.dataobj) > 0
+    halves = np.where(np.arange(SHAPE[0])[:, None, None] < SHAPE[0] / 2, 48, 47) * inside
+    return nib.Nifti1Image(halves.astype(np.int16), AFFINE)
+
+
+def painter():
+    return RegionPainter(background(), labels())
+
+
+SESSIONS = ['ses-1', 'ses-2']
+
+
+def make_tables(root, kind='full', **changes) -> GroupTables:
+    """Two visits of sub-01, and single visits of 40 others."""
+    rng = np.random.default_rng(0)
+    who = ['sub-01'] * 2 + [f'sub-{k:02}' for k in range(2, 42)]
+    results = pd.DataFrame({'participant_id': who, 'session_id': [*SESSIONS, *['ses-1'] * 40]})
+    results['group'] = ['PT'] * 22 + ['CN'] * 20
+    for name in CARD['PatternNames']:
+        results[name] = rng.uniform(size=42).round(3)
+        results[f'{name}_low'], results[f'{name}_high'] = results[name] - 0.1, results[name] + 0.1
+        results[f'{name}_centile'] = 96.0
+    results = results.assign(centile_of='like_age', centile_controls=34, status='complete')
+    results = results.assign(brain_in_range=True, covariates_out_of_range='none', held_out=True)
+    identity = results[['participant_id', 'session_id']]
+    deviations = identity.assign(order_by='date', years=[0.0, 2.0, *[0.0] * 40], age=71.3412)
+    deviations = deviations.assign(sex='F', site=HOSTILE if kind == 'hostile' else 'A')
+    deviations[list(REGIONS)] = rng.normal(size=(42, 4)).round(2)
+    parts = identity.assign(r_index='r1', baseline=0.1)
+    parts = pd.concat([parts, parts.assign(r_index='r2')], ignore_index=True)
+    parts[list(REGIONS)] = rng.normal(0, 0.1, (84, 4)).round(3)
+    steps = pd.DataFrame(
+        {
+            'participant_id': 'sub-01', 'from_session': 'ses-1', 'to_session': 'ses-2',
+            'years': 2.0, 'order_by': 'date', 'site_changed': False, 'measure': ['r1'],
+            'change': [0.2], 'per_year': [0.1], 'noise': [0.05], 'limit': [0.1],
+            'reliable': [True],
+        }
+    )  # fmt: skip
+    made = {'contributions': parts, 'changes': steps, **changes}
+    if kind == 'minimal':
+        made = {**changes}
+        results = results.drop(columns=['r1_centile', 'r2_centile', 'r1_low', 'r2_low'])
+    known = find_reference(results, CARD, None)
+    return GroupTables(root, results, deviations, CARD, **({'reference': known} | made))

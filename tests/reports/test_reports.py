@@ -1,0 +1,280 @@
+"""Reports: canonical ones as text, structure, nothing loaded, parts that each level replaces."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from surreal_bids import __version__
+from surreal_bids.analysis.individuals import Reference
+from surreal_bids.cautions import Caution
+from surreal_bids.exceptions import DataError
+from surreal_bids.imaging.norms import LEAST_OVERLAP
+from surreal_bids.reports import flags, participant
+from surreal_bids.reports.card import card_text, meanings_of, pattern_words, verdict
+from surreal_bids.reports.figures import GROUPS, PATTERNS, group_colours
+from surreal_bids.reports.group import write_group_report
+from surreal_bids.reports.mosaics import Background
+from surreal_bids.reports.pages import render, table, write_page
+from surreal_bids.reports.participant import (
+    ANATOMY,
+    RINDICES,
+    SessionReport,
+    ShownFigure,
+    read_parts,
+    write_failed_steps,
+    write_individual,
+    write_participant_report,
+)
+from tests.imaging.test_norms import WOMAN, usual_volumes
+from tests.reports import studies
+from tests.reports.html_page import HOSTILE, Page, check_offline, check_structure
+
+CANONICAL = Path(__file__).parent / 'canonical'
+KINDS = ('full', 'minimal', 'hostile')
+
+
+@pytest.fixture(autouse=True)
+def tiny_template(monkeypatch):
+    monkeypatch.setattr(Background, 'read', classmethod(lambda cls: studies.background()))
+    monkeypatch.setattr('surreal_bids.templates.muse_labels', studies.labels)
+
+
+def make_sessions(folder, kind):
+    volumes = usual_volumes(WOMAN)
+    session = SessionReport('sub-01/anat/sub-01_T1w.nii.gz', 'deepbet', 'network', 'MNI', volumes)
+    if kind == 'minimal':
+        return [session]
+    path = studies.painter().draw(
+        folder / 'a.jpg', {'r1': {48: 1.0}}, participant.Scale('RdBu_r', -1, 1, 'x')
+    )
+    name = HOSTILE if kind == 'hostile' else 'noise'
+    full = replace(
+        session,
+        subject=WOMAN,
+        session='1',
+        tissue_mm3={'GM': 610_000.0, 'WM': 480_000.0, 'CSF': 300_000.0},
+        figures=(ShownFigure(path, 'Registration', name, path),),
+        overlaps=dict(zip(LEAST_OVERLAP, (0.1, 0.9))),
+        quality={'cnr': 2.345, 'lesion_ml': None},
+        warnings=(Caution(name, 'Volumes may be wrong', 'Look at it', 'Figures'),),
+        reused={'T1w image': name},
+        voxels_mm=(1.0, 1.0, 1.2),
+        volumes=volumes.assign(volume_mm3=volumes['volume_mm3'].where(volumes.index != 3, 0.0)),
+    )
+    return [full, replace(full, session='2', warnings=())]
+
+
+def write_one(folder, kind):
+    """The report of a participant, both parts."""
+    tables = studies.make_tables(folder, kind)
+    sessions = make_sessions(folder, kind)
+    write_participant_report(
+        folder, '01', sessions, configuration=f'x = "{kind}"', following='02', made_from='a'
+    )
+    if kind == 'minimal':
+        tables = replace(tables, reference=Reference('', pd.DataFrame()))
+        return write_individual(tables.of('sub-05'))
+    meanings = {'r1': 'Smaller: hippocampus -14%', 'r2': HOSTILE}
+    return write_individual(tables.of('sub-01'), studies.painter(), meanings, 'sub-02')
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    return request.param
+
+
+def compare(path, name, request):
+    """Compare the text of a report with the committed file, or write it with --update-reports."""
+    source = re.sub(r'<(script|style)\b.*?</\1>', '', path.read_text(), flags=re.DOTALL)
+    page = Page.of_text(source)
+    lines = [' '.join(line.split()) for line in ''.join(page.text).splitlines()]
+    text = '\n'.join(line for line in lines if line).replace(__version__, 'VERSION') + '\n'
+    file = CANONICAL / f'{name}.txt'
+    if request.config.getoption('--update-reports'):
+        file.write_text(text)
+    assert text == file.read_text(), f'if this is intended: pytest {__file__} --update-reports'
+
+
+def check_page(path):
+    page = Page(path)
+    check_offline(page)
+    check_structure(page)
+    assert path.stat().st_size < 1.5e6
+    assert not [a for _, a in page.tags if 'onerror' in a]
+    return page
+
+
+def test_the_group_report_is_as_committed(tmp_path, kind, request):
+    path = write_group_report(studies.make_report(tmp_path, kind))
+    page = check_page(path)
+    if kind == 'hostile':
+        assert page.words.count(HOSTILE) >= 5
+    compare(path, f'group_{kind}', request)
+
+
+def test_the_report_of_a_participant_is_as_committed(tmp_path, kind, request):
+    path = write_one(tmp_path, kind)
+    check_page(path)
+    compare(path, f'participant_{kind}', request)
+
+
+def test_every_number_of_the_tables_is_in_the_page(tmp_path):
+    report = studies.make_report(tmp_path)
+    words = Page(write_group_report(report)).words
+    found = report.found
+    for value in found.results[['r1', 'r2']].round(2).to_numpy().ravel():
+        assert f'{value:.2f}' in words
+    assert all(f'{value:+.1f}' in words for value in found.patterns['change_percent'])
+    assert '0.812' in words
+    assert '0.41' in words
+
+
+def test_patterns_in_words_join_both_sides_and_name_changes():
+    rows = studies.make_found('full', None).patterns
+    first, second = (rows[rows['pattern'] == name] for name in ('r1', 'r2'))
+    assert pattern_words(first) == 'Smaller: hippocampus -13%, left amygdala -9%'
+    assert pattern_words(second) == 'Smaller: precuneus -8%'
+    assert pattern_words(second.assign(change_percent=np.nan)) == 'Smaller: precuneus -0.8 SD'
+    assert pattern_words(first, most=1).endswith('hippocampus -13% and 1 more')
+    assert 'No region' in pattern_words(first.assign(shown=False))
+    larger = first.assign(change_percent=9.0, change_sd=1.0)
+    assert pattern_words(larger).startswith('Larger: hippocampus +9%')
+
+
+def test_a_participant_reads_the_words_of_the_card(tmp_path):
+    path = participant.output_path(tmp_path, 'patterns')
+    path.parent.mkdir(parents=True, exist_ok=True)
+    studies.make_found('full', None).patterns.to_csv(path, sep='\t', na_rep='n/a', index=False)
+    assert meanings_of(studies.CARD, tmp_path)['r2'] == 'Smaller: precuneus -8%'
+    imported = studies.CARD | {'Imported': {'Patterns': {'r1': 'here'}}}
+    assert meanings_of(imported, tmp_path) == {'r1': 'here'}
+
+
+@pytest.mark.parametrize(
+    ('centile', 'count', 'words'),
+    [
+        (98.4, 31, 'above all 31 controls of similar age'),
+        (96.9, 31, 'above all 31 controls of similar age'),
+        (93.0, 31, 'above 93% of 31 controls of similar age'),
+        (1.6, 31, 'below all 31 controls of similar age'),
+        (100.0, np.nan, 'above 99% of controls of similar age'),
+    ],
+)
+def test_centiles_in_words_are_never_100(centile, count, words):
+    row = {'r1_centile': centile, 'centile_controls': count, 'centile_of': 'like_age'}
+    assert participant.describe_centile(row, 'r1') == words
+
+
+def test_groups_and_patterns_have_colours_of_their_own():
+    assert not set(GROUPS.values()) & set(PATTERNS)
+    colours = group_colours(['MCI', 'PT', 'CN', 'SMC'])
+    assert list(colours) == ['CN', 'PT', 'MCI', 'SMC']
+    assert len(set(colours.values())) == 4
+
+
+def test_the_card_names_levels_and_rounds_ages():
+    text = card_text(studies.CARD)
+    assert 'levels of sex: F, M' in text
+    assert 'range of sex' not in text
+    assert '55.6 to 88.4 years' in verdict(studies.CARD)['Applies to']
+    assert '88.4408' not in text
+
+
+def test_links_to_figures_lead_to_the_figures_of_the_session(tmp_path):
+    source = write_one(tmp_path, 'full').read_text()
+    targets = re.findall(r'href="#([^"]*)">Figures</a>', source)
+    assert set(targets) == {'ses-1-figures', 'ses-2-figures'}
+    assert all(f'<section id="{name}">' in source for name in targets)
+
+
+def test_r_indices_stay_until_an_image_is_processed_again(tmp_path):
+    path, sessions = write_one(tmp_path, 'full'), make_sessions(tmp_path, 'full')
+    write_participant_report(tmp_path, '01', sessions, made_from='a')
+    assert set(read_parts(tmp_path, '01')) == {RINDICES, ANATOMY}
+    before = path.read_bytes()
+    one = studies.make_tables(tmp_path).of('sub-01')
+    write_individual(one)
+    assert path.read_bytes() == before
+    write_individual(one, again=True)
+    assert path.read_bytes() != before
+    write_participant_report(tmp_path, '01', sessions, made_from='b')
+    assert set(read_parts(tmp_path, '01')) == {ANATOMY}
+
+
+def test_r_indices_of_others_are_removed(tmp_path):
+    tables = studies.make_tables(tmp_path)
+    for name in ('sub-03', 'sub-04'):
+        write_individual(tables.of(name))
+    write_one(tmp_path, 'full')
+    participant.remove_others(tmp_path, {'03'})
+    assert sorted(path.name for path in tmp_path.glob('*.html')) == ['sub-01.html', 'sub-03.html']
+    assert set(read_parts(tmp_path, '01')) == {ANATOMY}
+
+
+def test_reports_of_other_programs_are_refused(tmp_path):
+    path = tmp_path / 'sub-01.html'
+    path.write_text('<html>fMRIPrep</html>')
+    one = studies.make_tables(tmp_path).of('sub-01')
+    with pytest.raises(DataError, match='not a report of this version'):
+        write_individual(one)
+    participant.write_failure(one, 'why')
+    with pytest.raises(DataError, match='not a report of this version'):
+        write_participant_report(tmp_path, '01', make_sessions(tmp_path, 'minimal'))
+    assert path.read_text() == '<html>fMRIPrep</html>'
+
+
+def test_errors_of_failed_steps_are_on_the_page(tmp_path):
+    write_failed_steps(tmp_path, '01', {'sub-01, n4': HOSTILE}, 'logs/sub-01.log')
+    one = studies.make_tables(tmp_path).of('sub-01')
+    participant.write_failure(one, 'no figure')
+    page = check_page(tmp_path / 'sub-01.html')
+    for words in ('sub-01, n4', HOSTILE, 'logs/sub-01.log', 'no figure'):
+        assert words in page.words
+    write_individual(one)
+    assert 'no figure' not in (tmp_path / 'sub-01.html').read_text()
+
+
+def test_flags_are_words_with_warnings():
+    row = {'status': 'not_held_out', 'brain_in_range': False, 'covariates_out_of_range': 'age'}
+    words = flags.flag_words(row | {'n_imputed': 2, 'fold_correlation': 0.2})
+    assert words == [
+        'no out-of-fold model',
+        'volumes unlike the training participants',
+        'age outside the training range',
+        '2 regions imputed',
+    ]
+    assert all(flags.warning_of(word) for word in words)
+    assert flags.flag_words({'status': 'complete', 'fold_correlation': 0.2}) == [flags.ANOTHER_FOLD]
+    assert flags.flag_words({'status': 'complete'}) == []
+
+
+def test_tables_escape_format_link_and_mark():
+    frame = pd.DataFrame({'who': [HOSTILE, 'b'], HOSTILE: [1.234, np.nan]})
+    html = str(table(frame, HOSTILE, {HOSTILE: '{:.1f}'}, {'who': ['a.html', None]}, [HOSTILE],
+                     {HOSTILE: 2.0}, [True, False]))  # fmt: skip
+    assert '<script' not in html
+    assert html.count('&lt;script') >= 4
+    assert '<a href="a.html">' in html
+    assert '1.2<span class="gauge"' in html
+    assert 'left:80.8%' in html or 'left:81' in html
+    assert '\N{EN DASH}' in html
+    assert html.count('marked') == 2
+
+
+def test_figures_without_room_are_linked(tmp_path, monkeypatch):
+    monkeypatch.setattr('surreal_bids.reports.pages.FIGURE_BYTES', 10)
+    sessions = make_sessions(tmp_path, 'full')
+    page = Page(write_participant_report(tmp_path, '01', sessions))
+    assert not page.of('img')
+    assert 'Open the file' in page.words
+
+
+def test_a_page_is_whole_or_not_there(tmp_path):
+    content = render('failed.html', tmp_path, name='a', errors={}, log='')
+    with pytest.raises(FileNotFoundError):
+        write_page(tmp_path / 'page.html', 'T', content, scripts=['missing.js'])
+    assert not list(tmp_path.iterdir())
