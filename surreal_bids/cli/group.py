@@ -470,7 +470,7 @@ def _check_deviation_maps(config: AppConfig, cohort: Cohort, chosen: Cohort) -> 
 
 
 def _methods(config: AppConfig, tissues: list[str]) -> dict[str, Any]:
-    """Fields of `GroupMethods` that are known before anything is found."""
+    """What the methods text needs that is known before anything is found."""
     return {
         'model': None if config.model is None else model_name(config.model),
         'map_tissues': tissues,

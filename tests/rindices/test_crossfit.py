@@ -3,10 +3,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from surreal_bids.reports.model_card import card_text
 
 from surreal_bids.cohort.cohort import Cohort, read_cohort
 from surreal_bids.exceptions import UsageError
+from surreal_bids.reports.card import card_text
 from surreal_bids.rindices.crossfit import (
     NOT_HELD_OUT,
     assign_folds,
