@@ -206,7 +206,7 @@ def preprocessing_facts(state: Mapping[str, Any]) -> dict[str, str]:
     facts['sites'] = 'not harmonized'
     if combat is not None:
         sizes = ', '.join(f'{site} {n}' for site, n in zip(combat['sites'], combat['site_sizes']))
-        facts['sites'] = f'ComBat fitted on {combat.get("fit_on", "controls")} ({sizes})'
+        facts['sites'] = f'ComBat fitted on controls ({sizes})'
     covariates = ', '.join(encoder.get('covariates', [])) or 'none'
     facts['covariates'] = f'{covariates} (effects estimated in controls and removed)'
     for name, ends in encoder.get('range', {}).items():

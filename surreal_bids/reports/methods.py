@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup, escape
 
 from surreal_bids import __version__
-from surreal_bids.bids.outputs import output_path
 from surreal_bids.bids.derivatives import LESIONS, Reusable
+from surreal_bids.bids.outputs import output_path
 from surreal_bids.files import write_text
 from surreal_bids.reports.pages import environment
 

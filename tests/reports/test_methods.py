@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from surreal_bids import __version__
-from surreal_bids.bids.outputs import output_path
 from surreal_bids.bids.derivatives import Reusable
+from surreal_bids.bids.outputs import output_path
 from surreal_bids.reports.methods import Methods, imaging_methods, references
 from tests.reports.html_page import HOSTILE, Page
 from tests.reports.studies import METHODS
