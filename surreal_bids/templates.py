@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.exceptions import DataError
 from surreal_bids.files import copy_file, write_image
 from surreal_bids.images import Image, along_axes, like, load_image, require_same_grid
 from surreal_bids.parallel import in_threads
@@ -36,10 +36,6 @@ MUSE_LABELS = f'tpl-{TEMPLATE_SPACE}_atlas-muse_dseg.nii.gz'
 
 FILES = ('T1w', 'desc-brain_mask', *(f'label-{tissue}_probseg' for tissue in TISSUES))
 """Endings of the names of a template's files, without `.nii.gz`."""
-
-SMALLEST_VOXEL_MM = 0.5
-LARGEST_VOXEL_MM = 4.0
-"""Voxel sizes of the built-in template; its source has 1 mm, its priors 1.5 mm."""
 
 ROUNDING = 1e-6
 """Tolerance of the field of view, in voxels."""
@@ -71,24 +67,15 @@ class Template:
     priors: Mapping[str, Image]
 
 
-def check_resolution(resolution_mm: float) -> None:
-    """Raise an error if the built-in template does not support a voxel size."""
-    if not SMALLEST_VOXEL_MM <= resolution_mm <= LARGEST_VOXEL_MM:
-        raise UsageError(
-            f'--template-resolution {resolution_mm:g}: choose a voxel size from '
-            f'{SMALLEST_VOXEL_MM:g} to {LARGEST_VOXEL_MM:g} mm'
-        )
-
-
 def builtin_template(resolution_mm: float = 1.0) -> Template:
     """Build the template MNI152NLin2009cAsym from files of installed packages.
 
     Parameters
     ----------
     resolution_mm
-        Voxel size. The position of the first voxel and the field of view do not change.
+        Voxel size; the source has 1 mm, its priors 1.5 mm. The position of the first voxel and the
+        field of view do not change.
     """
-    check_resolution(resolution_mm)
     source, filled = read_brain()
     affine = source.affine @ np.diag([resolution_mm] * 3 + [1.0])
     shape = tuple(int((n - 1) / resolution_mm + ROUNDING) + 1 for n in source.shape)

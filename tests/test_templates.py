@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.exceptions import DataError
 from surreal_bids.images import same_grid, voxel_volume
 from surreal_bids.regions import muse_table
 from surreal_bids.templates import (
@@ -85,12 +85,6 @@ def test_the_builtin_template_is_one_brain():
     assert not t1w[~mask].any()
     means = [t1w[np.asarray(template.priors[t].dataobj) > 0.9].mean() for t in ('CSF', 'GM', 'WM')]
     assert means == sorted(means)
-
-
-@pytest.mark.parametrize('resolution', [0.2, 7.0, float('nan')])
-def test_odd_resolutions_are_refused(resolution):
-    with pytest.raises(UsageError, match=r'template-resolution.* 0\.5 to 4 mm'):
-        builtin_template(resolution)
 
 
 def test_a_template_of_ones_own(tmp_path):

@@ -19,8 +19,6 @@ from surreal_bids.images import Image, like, require_same_grid
 from surreal_bids.parallel import in_parts
 from surreal_bids.templates import TISSUES
 
-__all__ = ['TISSUES', 'Tissues', 'classify_tissue']
-
 CONTENTS = tuple(combinations_with_replacement(range(len(TISSUES)), 2))
 """Possible contents of a voxel: the tissues of its two halves, equal in a pure voxel."""
 
@@ -63,16 +61,19 @@ FROM_DARK_TO_BRIGHT = ('CSF', 'GM', 'WM')
 
 
 class Tissues(NamedTuple):
-    """Maps of the tissues, float32.
+    """Maps of the tissues, float32, which add up to 1 inside the mask and are 0 outside.
 
-    The maps add up to 1 inside the mask and are 0 outside.
+    Attributes
+    ----------
+    probabilities
+        Voxels with grey matter and fluid count as grey matter unless three quarters are fluid, as
+        in manual labels and DLMUSE.
+    shares
+        Partial-volume fractions, which RAVENS maps need to show narrow sulci.
     """
 
     probabilities: dict[str, Image]
-    """Voxels with grey matter and fluid count as grey matter unless three quarters are fluid, as in
-    manual labels and DLMUSE."""
     shares: dict[str, Image]
-    """Partial-volume fractions, which RAVENS maps need to show narrow sulci."""
 
 
 def classify_tissue(t1w: Image, mask: Image, priors: Mapping[str, Image]) -> Tissues:

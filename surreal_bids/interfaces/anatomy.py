@@ -28,13 +28,13 @@ from surreal_bids.images import Image, like, load_image, require_same_grid
 from surreal_bids.interfaces import Step
 from surreal_bids.parallel import find_device, in_threads
 from surreal_bids.regions import FREESURFER_KINDS, MUSE, label_table
+from surreal_bids.templates import MUSE_LABELS, TISSUES, read_template
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from surreal_bids.imaging.fusion import Candidate
     from surreal_bids.imaging.transforms import Transform
-    from surreal_bids.templates import Template
 
 
 def save(runtime: Any, name: str, image: Image) -> str:
@@ -79,13 +79,6 @@ def sound_part(mask: Image, lesion: Image | None) -> Image:
     from surreal_bids.imaging.lesions import without_lesion
 
     return without_lesion(mask, lesion)
-
-
-def load_template(folder: str) -> Template:
-    """Read the template of the run."""
-    from surreal_bids.templates import read_template
-
-    return read_template(Path(folder))
 
 
 def torch_device(name: str) -> str:
@@ -225,9 +218,8 @@ class ClassifyTissue(ImageStep):
     def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.imaging.tissue import classify_tissue
         from surreal_bids.imaging.transforms import read_transform, resample_all
-        from surreal_bids.templates import TISSUES
 
-        priors = load_template(self.inputs.template_dir).priors
+        priors = read_template(self.inputs.template_dir).priors
         warped = resample_all(list(priors.values()), read_transform(self.inputs.xfm_file))
         t1w, mask = load_image(self.inputs.t1w_file), load_image(self.inputs.mask_file)
         mask = sound_part(mask, load_lesion(self.inputs))
@@ -261,7 +253,7 @@ class RegisterTemplate(ImageStep):
 
         lesion = load_lesion(self.inputs)
         brain, mask = load_brain(self.inputs.t1w_file, self.inputs.mask_file, lesion)
-        template = load_template(self.inputs.template_dir)
+        template = read_template(self.inputs.template_dir)
         registration = register(
             template.t1w,
             brain,
@@ -483,7 +475,6 @@ class MeasureQuality(ImageStep):
         import pandas as pd
 
         from surreal_bids.imaging.quality import image_quality, segmentation_quality
-        from surreal_bids.templates import MUSE_LABELS, TISSUES
 
         inputs = self.inputs
         files = (inputs.raw_file, inputs.t1w_file, inputs.mask_file, *inputs.tpm_files)

@@ -37,9 +37,9 @@ from surreal_bids.cautions import Caution
 from surreal_bids.files import copy_file, write_image
 from surreal_bids.images import Image, load_image, voxel_volume
 from surreal_bids.interfaces import Step
-from surreal_bids.interfaces.anatomy import load_template, warnings_in
+from surreal_bids.interfaces.anatomy import warnings_in
 from surreal_bids.parallel import in_threads
-from surreal_bids.templates import TISSUES
+from surreal_bids.templates import TISSUES, read_template
 
 if TYPE_CHECKING:
     from surreal_bids.reports.participant import SessionReport
@@ -219,7 +219,7 @@ class WriteReport(Step):
         )
         scan = Scan(visit)
         lesion = session['reused'].get(LESION)
-        template = load_template(self.inputs.template_dir)
+        template = read_template(self.inputs.template_dir)
         figures = draw_figures(scan, template, lesion and load_image(lesion))
         quality = read_quality(visit.path('quality'))
         return SessionReport(

@@ -9,6 +9,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -391,6 +392,7 @@ def severity_columns(plan: CohortPlan) -> dict[str, dict[str, Any]]:
 
 def readme(plan: CohortPlan) -> str:
     """Return the text of the README, which describes the simulated images and the truth."""
+    text = resources.files(__package__).joinpath('readme.md').read_text('utf-8')
     images = (
         'Images are skull-stripped: they show the brain only.'
         if plan.stripped
@@ -399,29 +401,12 @@ def readme(plan: CohortPlan) -> str:
     atlases = (
         f'- `sourcedata/atlases/`: {plan.atlases} healthy brains, skull-stripped and without site '
         'effects, with\n  their label maps and volumes, and `dseg.tsv`, the list of labels.\n'
+        if plan.atlases
+        else ''
     )
-    return f"""# Simulated T1-weighted images
-
-{plan.n_cn} controls (CN), {plan.n_pt} patients (PT), {plan.sites} site(s), {plan.patterns} \
-pattern(s) of atrophy, voxels of about {plan.voxel_size:g} mm, seed {plan.seed}.
-Simulated by `surreal-simulate cohort` of surreal_bids {__version__}; nobody was scanned.
-
-Each anatomy is a smooth random deformation of the MNI152NLin2009cAsym template; anatomies vary
-as much as real ones. {images}
-In patients, the severity of each pattern is sampled uniformly from 0 to 1. Its regions lose
-{LARGEST_LOSS:g} times the severity of their volume, and the CSF nearby fills the space.
-Sites differ in contrast, bias field, noise, voxel size and storage order.
-
-## The truth
-
-- `sourcedata/truth/severities.tsv`: severity of each pattern.
-- `sourcedata/truth/patterns.tsv`: regions of each pattern.
-- `sourcedata/truth/regions.tsv`: all regions, and the patterns next to them.
-- `sourcedata/truth/volumes.tsv`: volume of each region before and after atrophy.
-- `sourcedata/truth/sub-*/`: label map (`dseg`) and brain mask (`desc-brain_mask`) of each image.
-{atlases if plan.atlases else ''}
-Labels are the MUSE regions of the template, without sulci.
-"""
+    return text.format(
+        plan=plan, images=images, atlases=atlases, loss=LARGEST_LOSS, version=__version__
+    )
 
 
 def _require_range(option: str, value: float, lowest: float, highest: float) -> None:

@@ -155,18 +155,27 @@ SITES = {'site1': 0.5, 'site2': 0.3, 'site3': 0.2}
 
 @dataclass(frozen=True)
 class Population:
-    """Parameters of the model at the top of this module, in natural logs of mm3."""
+    """Parameters of the model at the top of this module, in natural logs of mm3.
+
+    Attributes
+    ----------
+    log_mean
+        m, (S,).
+    known
+        Effects of age (per decade), of being male and of log ICV, (3, S).
+    sites
+        Effect of each site, (number of sites, S).
+    factors
+        L, (F, S).
+    unique
+        u, (S,).
+    """
 
     log_mean: Array
-    """m, (S,)."""
     known: Array
-    """Effects of age (per decade), of being male and of log ICV, (3, S)."""
     sites: Array
-    """Effect of each site, (number of sites, S)."""
     factors: Array
-    """L, (F, S)."""
     unique: Array
-    """u, (S,)."""
 
 
 @cache

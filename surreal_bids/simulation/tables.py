@@ -55,15 +55,24 @@ SMALL_OVERLAP, LARGE_OVERLAP, SCARCE_REGION = 1, 2, 3
 
 @dataclass(frozen=True)
 class Task:
-    """A semi-synthetic task."""
+    """A semi-synthetic task.
+
+    Attributes
+    ----------
+    name
+        Its name.
+    patterns
+        MUSE indices of the regions of each pattern, ascending.
+    noise_sd
+        Standard deviation of the factor N(1, sd) by which losses vary within a pattern.
+    max_loss
+        Share of the volume that a region loses at severity 1.
+    """
 
     name: str
     patterns: tuple[tuple[int, ...], ...]
-    """MUSE indices of the regions of each pattern, ascending."""
     noise_sd: float = 0.05
-    """Standard deviation of the factor N(1, sd) by which losses vary within a pattern."""
     max_loss: float = 0.3
-    """Share of the volume that a region loses at severity 1."""
 
 
 def _patterns(column: int) -> tuple[tuple[int, ...], ...]:
@@ -157,16 +166,24 @@ DECIMALS = {'roi_volumes': 2, 'severities': 6}
 
 @dataclass(frozen=True)
 class SimulatedTable:
-    """Tables with the same participants in the same order, controls (CN) first, and the truth."""
+    """Tables with the same participants in the same order, controls (CN) first, and the truth.
+
+    Attributes
+    ----------
+    volumes
+        participant_id and the 139 volumes in mm3, ``MUSE_23`` to ``MUSE_207``.
+    participants
+        participant_id, diagnosis (CN or PT), age, sex, site and icv; missing if unknown.
+    severities
+        participant_id and the true severities r1 to r3, zero in controls.
+    patterns
+        pattern (1 to 3) and index (MUSE numbering) of each region that loses volume.
+    """
 
     volumes: pd.DataFrame
-    """participant_id and the 139 volumes in mm3, ``MUSE_23`` to ``MUSE_207``."""
     participants: pd.DataFrame
-    """participant_id, diagnosis (CN or PT), age, sex, site and icv; missing if unknown."""
     severities: pd.DataFrame
-    """participant_id and the true severities r1 to r3, zero in controls."""
     patterns: pd.DataFrame
-    """pattern (1 to 3) and index (MUSE numbering) of each region that loses volume."""
 
 
 def simulate_table(

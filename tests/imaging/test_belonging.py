@@ -107,7 +107,9 @@ def test_masks_that_are_none(values, message):
 
 
 def test_labels_that_the_table_does_not_know():
-    check_known({47: 60.0, 999: 40.0}, label_table('muse'))
+    regions = label_table('muse')
+    assert '1 of 145 regions' in check_known({47: 60.0, 999: 40.0}, regions)
+    assert check_known(dict.fromkeys(regions['index'], 1.0), regions) == ''
     with pytest.raises(DataError, match=r'only 40% .* 999'):
         check_known({47: 40.0, 999: 60.0}, label_table('muse'))
 
@@ -141,17 +143,6 @@ def test_real_labels_on_the_wrong_side(name):
     t1w, dseg = _real('ixi2mm_more', name)
     with pytest.raises(DataError, match='on the other side'):
         check_segmentation(dseg, MUSE_REGIONS, t1w)
-
-
-@pytest.mark.parametrize('seed', range(3))
-def test_doubts_are_no_errors(seed):
-    rng = np.random.default_rng(seed)
-    regions = label_table('muse')
-    listed = regions['index'].tolist()
-    few = rng.choice(listed, int(rng.uniform(0.05, 0.7) * len(listed)), replace=False)
-    most = rng.choice(listed, int(rng.uniform(0.8, 1) * len(listed)), replace=False)
-    assert f'{len(few)} of {len(listed)} regions' in check_known(dict.fromkeys(few, 1.0), regions)
-    assert check_known(dict.fromkeys(most, 1.0), regions) == ''
 
 
 def _bias(shape, rng):

@@ -130,16 +130,6 @@ def test_shares_of_regions():
     assert lesion_shares(fine, images[1]) == pytest.approx({3: 0.5, 8: 0.0}, abs=0.13)
 
 
-def test_a_lesion_outside_the_brain_is_in_doubt(caplog):
-    _, mask = head()
-    most_outside = ~voxels(mask)
-    centre = tuple(size // 2 for size in mask.shape)
-    assert not most_outside[centre]
-    most_outside[centre] = True
-    assert lesion_ml(like(mask, most_outside, np.uint8), mask) > 0
-    assert 'only 0% of the lesion mask is in the brain mask' in caplog.text
-
-
 @pytest.mark.parametrize('use', [lesion_ml, lambda lesion, mask: without_lesion(mask, lesion)])
 def test_a_lesion_wholly_outside_the_brain_is_an_error(use):
     _, mask = head()

@@ -94,14 +94,6 @@ def test_factors_change_volumes_alone(tiny: TrainedNetwork, fine: bool) -> None:
     assert (found.background, found.confidence) == (expected.background, expected.confidence)
 
 
-def test_stripped_image_is_labelled_inside_its_mask(tiny: TrainedNetwork) -> None:
-    t1w, mask = ellipsoid()
-    inside = np.asarray(mask.dataobj) > 0
-    stripped = nib.Nifti1Image(np.where(inside, t1w.dataobj, 0), t1w.affine)
-    found = segment_regions(stripped, mask, network=tiny)
-    assert not np.asarray(found.labels.dataobj)[~inside].any()
-
-
 def test_voxels_of_the_wanted_size_are_not_interpolated() -> None:
     inside = np.zeros((90, 100, 80), bool)
     inside[10:75, 12:90, 9:70] = True

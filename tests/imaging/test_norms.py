@@ -10,7 +10,6 @@ from surreal_bids.imaging.norms import (
     LEAST_OVERLAP,
     NORM_AGES,
     RANGE_SD,
-    UNCERTAIN,
     Subject,
     assess_volumes,
     disagreements,
@@ -154,14 +153,6 @@ def test_sides(name, side, rest):
     assert split_side(name) == (side, rest)
 
 
-def test_uncertain_regions_are_marked():
-    volumes = usual_volumes(WOMAN)
-    volumes.loc[volumes['index'] == 47, 'confidence'] = UNCERTAIN - 0.01
-    assessed = assess_volumes(volumes, WOMAN)
-    assert row_of(assessed, 47)['reason'] == 'uncertain'
-    assert (assessed.loc[assessed['index'] != 47, 'reason'] == '').all()
-
-
 def test_overlaps_are_those_of_the_definition():
     rng = np.random.default_rng(6)
     regions = large_regions()
@@ -171,12 +162,6 @@ def test_overlaps_are_those_of_the_definition():
         members = regions.index[regions == name]
         a, b = np.isin(one, members), np.isin(other, members)
         assert found[name] == pytest.approx(2 * (a & b).sum() / (a.sum() + b.sum()))
-
-
-def test_what_is_shown_as_usual_is_no_disagreement():
-    least = LEAST_OVERLAP['ventricles']
-    assert disagreements({'ventricles': least - 0.004}) == {}
-    assert disagreements({'ventricles': least - 0.006}) == {'ventricles': round(least - 0.01, 2)}
 
 
 def test_exchanged_sides_disagree():

@@ -130,17 +130,6 @@ def test_folds_hold_no_tissue_and_are_reported(caplog):
     assert 'folds in' in caplog.text
 
 
-def test_tissues_do_not_change_each_other():
-    transform = wavy((54, 57, 55), centred_affine((54, 57, 55), 2.5), 4.0)
-    whole = blobs()
-    half = np.asarray(whole.dataobj).copy()
-    half[: half.shape[0] // 2] = 0
-    tissues = [whole, nib.Nifti1Image(half, whole.affine)]
-    for together, tissue in zip(ravens_maps(tissues, transform), tissues):
-        alone = ravens_map(tissue, transform)
-        np.testing.assert_allclose(together.dataobj, alone.dataobj, atol=1e-6)
-
-
 @pytest.mark.parametrize('corner', [(0, 0, 0), (47, 50, 48)])
 def test_tissue_far_from_the_rest_is_not_lost(corner):
     shape = (48, 51, 49)

@@ -16,7 +16,6 @@ from surreal_bids.imaging.transforms import (
 )
 from surreal_bids.interfaces import Step, anatomy, group, outputs
 from surreal_bids.interfaces.anatomy import (
-    ConvertTransform,
     FuseLabels,
     LabelRegions,
     MeasureSegmentation,
@@ -197,20 +196,6 @@ def test_regions_of_the_network_are_saved_with_their_confidence(files, tmp_path)
     labelled = volumes['index'].isin(np.unique(dseg.dataobj))
     assert volumes.loc[labelled, 'confidence'].between(0, 1).all()
     assert volumes.loc[~labelled & (volumes['index'] < 100), 'confidence'].isna().all()
-
-
-@pytest.mark.slow
-def test_transforms_of_itk_are_taken(files, tmp_path):
-    import ants
-
-    path = tmp_path / 'shift.mat'
-    translation = ants.create_ants_transform(
-        transform_type='AffineTransform', dimension=3, translation=(6.0, 0.0, 4.0)
-    )
-    ants.write_transform(translation, str(path))
-    out = _run(ConvertTransform(in_file=path, reference=files['t1w']), tmp_path).out_file
-    field = read_transform(out).field
-    np.testing.assert_allclose(field[20, 20, 20], (-6, 0, 4), atol=1e-3)
 
 
 def test_devices():

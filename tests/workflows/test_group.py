@@ -52,16 +52,6 @@ def test_each_combination_of_options_builds(trained):
     assert ('fold_cards' in _ports_into(workflow, 'analyse')) == trained
 
 
-def test_results_come_from_two_kinds_of_nodes():
-    workflow = build()
-    own = {
-        type(node.interface).__name__
-        for node in workflow._graph.nodes
-        for node in (node._graph.nodes if hasattr(node, '_graph') else [node])
-    }
-    assert own - {'IdentityInterface', 'Merge', 'WriteIndividuals'} == {'TrainPart', 'AnalyseGroup'}
-
-
 @pytest.mark.parametrize(
     ('count', 'n_threads', 'nodes'), [(0, 4, 0), (8, 4, 1), (9, 4, 2), (99, 4, 4)]
 )
