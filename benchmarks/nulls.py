@@ -37,7 +37,7 @@ from tqdm import tqdm
 
 from surreal_bids.analysis.engine import Analysis
 from surreal_bids.analysis.maps import FDR_LEVEL, make_contrasts
-from surreal_bids.analysis.statistics import SUM_OF_INDICES, compare_groups, separate
+from surreal_bids.analysis.statistics import SUM_OF_INDICES, associate, compare_groups, separate
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.config import TrainingOptions
 from surreal_bids.files import write_tsv
@@ -62,7 +62,6 @@ from surreal_bids.simulation.tables import (
     sample_severities,
     simulate_table,
 )
-from surreal_bids.stats.associations import associate
 from surreal_bids.stats.concordance import (
     area_under_curve,
     match_patterns,
@@ -211,7 +210,9 @@ def associations(
         analysis = Analysis(cohort=scored, model=model, results=fitted.results, fitted=fitted)
         table, patients = analysis.associations, cohort.is_patient
         r = fitted.results.loc[patients, list(model.pattern_names)]
-        unadjusted, _ = associate(scored.others.loc[patients, list(scores)], r)
+        unadjusted, _ = associate(
+            scored.others.loc[patients, list(scores)], r, pd.DataFrame(index=patients)
+        )
         for name, each in (('', table), (', not adjusted', unadjusted)):
             kind = each['variable'].str.split(' score ').str[0]
             for which, p in each['p'].groupby(kind):

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import norm
 
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.volumes import ICV
@@ -123,23 +120,3 @@ def from_norms(cohort: Cohort) -> pd.DataFrame:
         )
         z.loc[visit] = volume_deviations(volumes, subject)
     return z
-
-
-def with_centiles(z_scores: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Stack z-scores and their centiles, one row for each visit and `measure`.
-
-    Parameters
-    ----------
-    z_scores
-        z-scores (n_visits, n_regions) by the reference. One that nobody has is left out.
-    """
-    parts = {}
-    for reference, z in z_scores.items():
-        if z.notna().any(axis=None):
-            parts[f'z_{reference}'] = z.round(3) + 0.0  # No minus zero.
-            parts[f'centile_{reference}'] = pd.DataFrame(
-                100 * norm.cdf(z), z.index, z.columns
-            ).round(2)
-    stacked = [part.assign(measure=measure) for measure, part in parts.items()]
-    table = pd.concat(stacked) if stacked else pd.DataFrame(columns=['measure'])
-    return table[['measure', *table.columns.drop('measure')]]

@@ -6,22 +6,31 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 
 from surreal_bids.analysis.change import follow_visits, sites_of
-from surreal_bids.analysis.statistics import compare_groups, separate, warn_of_differences
+from surreal_bids.analysis.image_quality import OUTLIERS, ImageQuality
+from surreal_bids.analysis.statistics import (
+    associate,
+    compare_groups,
+    gather,
+    separate,
+    warn_of_differences,
+)
 from surreal_bids.cautions import CHANGE, Caution
-from surreal_bids.cohort.cohort import Cohort
+from surreal_bids.cohort.cohort import FRAMES, Cohort
 from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.combat import UNHARMONIZED
+from surreal_bids.harmonization.covariates import CN_MEAN
 from surreal_bids.harmonization.quality import N_FOLDS
 from surreal_bids.model.agreement import NO_PATTERN
 from surreal_bids.names import CONTROL, PARTICIPANT
 from surreal_bids.rindices.crossfit import (
     HELD_OUT,
     IN_SAMPLE,
+    MIN_REPRODUCED,
     NOT_HELD_OUT,
     CrossFit,
     Trained,
@@ -31,15 +40,23 @@ from surreal_bids.rindices.crossfit import (
     in_sample,
     warn_of_not_held_out,
 )
+from surreal_bids.rindices.intervals import CENTILE_CONTROLS, CENTILE_OF
 from surreal_bids.rindices.model import TableModel
-from surreal_bids.rindices.preprocessing import COMPLETE, INCOMPLETE
+from surreal_bids.rindices.preprocessing import COMPLETE, INCOMPLETE, NONE_BEYOND
 from surreal_bids.rindices.uncertainty import add_standing, with_centiles
-from surreal_bids.text import list_briefly
+from surreal_bids.text import counted, list_briefly
 
 if TYPE_CHECKING:
     from surreal_bids.harmonization.quality import HarmonizationQuality
 
 # Tables that only the group level needs are computed by modules imported where they are used.
+
+
+SAME_MEAN = 1e-6
+"""Largest difference of the means of normalised features of the same controls."""
+
+OF_CENTILES = [CENTILE_OF, CENTILE_CONTROLS]
+"""Columns that tell which controls a centile refers to."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -67,6 +84,10 @@ class Analysis:
         All participants that were read; None: those of `cohort`.
     z_norms : frame
         z-scores of regions by the norms of healthy people; None where there are none.
+    images
+        Quality of the images; None without images.
+    image_flags : Series
+        Flags of the images of visits, in words; None without images.
     """
 
     cohort: Cohort
@@ -78,6 +99,8 @@ class Analysis:
     random_seed: int = 0
     read: Cohort | None = None
     z_norms: pd.DataFrame | None = None
+    images: ImageQuality | None = None
+    image_flags: pd.Series | None = None
 
     @property
     def names(self) -> list[str]:
@@ -101,58 +124,86 @@ class Analysis:
         return first.select(first.is_patient)
 
     @cached_property
+    def scored(self) -> Cohort:
+        """The cohort together with participants of other groups, who have R-indices too."""
+        return _together(self.cohort)
+
+    @cached_property
+    def others(self) -> pd.DataFrame:
+        """Results of participants of other groups by the final model, with their `group`."""
+        apart = self.cohort.apart
+        if apart is None:
+            return self.results.iloc[:0].assign(group=None)
+        results = self.model.with_unseen_site('skip').apply(apart)
+        known = {HELD_OUT: True} if HELD_OUT in self.results else {}
+        return results.assign(group=apart.visits['group'], **known)
+
+    @property
+    def all_results(self) -> pd.DataFrame:
+        """Results of everyone in `scored`."""
+        if self.others.empty:
+            return self.results
+        return pd.concat([self.results, self.others.drop(columns='group')])
+
+    @cached_property
+    def flags(self) -> pd.Series:
+        """Quality flags of every visit in `scored`, in words; empty where there are none."""
+        results = self.all_results
+        words = [flag_words(row) for row in results.to_dict('records')]
+        if self.image_flags is not None:
+            more = self.image_flags.reindex(results.index).fillna('')
+            words = [[*own, *filter(None, [of_image])] for own, of_image in zip(words, more)]
+        return pd.Series(map(SEPARATOR.join, words), results.index, dtype=object)
+
+    @cached_property
     def first_visits(self) -> pd.DataFrame:
         """Results of first visits, one row per participant, with the group."""
-        first = self.cohort.first_visits()
-        return self.results.loc[first.visits.index].assign(group=first.groups)
+        first = self.scored.first_visits()
+        return self.all_results.loc[first.visits.index].assign(group=first.groups)
 
     @cached_property
     def described(self) -> Cohort:
-        """The cohort for reports, with words where the model has numbers: F and M for 0 and 1."""
-        people = self.cohort.people
+        """`scored` for reports, with words where the model has numbers: F and M for 0 and 1."""
+        people = self.scored.people
         words = {
             name: people[name].map({codes[word]: word.upper() for word in reversed(list(codes))})
             for name, codes in self.model.preprocessing.codes.items()
         }
-        return replace(self.cohort, people=people.assign(**words))
+        return replace(self.scored, people=people.assign(**words))
 
     @cached_property
     def harmonized(self) -> pd.DataFrame:
         """Volumes of every visit without site effects."""
-        return self.model.preprocessing.harmonize(self.cohort.features, self.cohort.people)
+        return self.model.preprocessing.harmonize(self.scored.features, self.scored.people)
 
     @cached_property
     def contributions(self) -> pd.DataFrame:
         """Contribution of each feature to each R-index; see `TableModel.contributions`."""
-        if self.fitted is not None:
-            return self.fitted.contributions(self.cohort)
-        return self.model.contributions(self.cohort.features, self.cohort.people)
+        if self.fitted is None:
+            return self.model.contributions(self.scored.features, self.scored.people)
+        own, apart = self.fitted.contributions(self.cohort), self.cohort.apart
+        if apart is None or not self.names:
+            return own
+        model = self.model.with_unseen_site('skip')
+        return pd.concat([own, model.contributions(apart.features, apart.people)])
 
     @cached_property
     def patterns(self) -> pd.DataFrame:
         """What each pattern changes in each region, and the mean contribution of the region."""
-        from surreal_bids.analysis.patterns import describe_patterns, with_contributions
+        from surreal_bids.analysis.patterns import describe_patterns
 
         patients = self._patients
         described = patients if len(patients) else self.cohort.first_visits()
-        steps = self.model.preprocessing
-        seen = steps.transform(described.features, described.people).normalised
-        patterns = describe_patterns(self.model, seen)
-        return with_contributions(patterns, self.contributions, described.visits.index)
+        return describe_patterns(self.model, described, self.contributions, self.fitted)
 
     @cached_property
     def _associated(self) -> tuple[pd.DataFrame, dict[str, str]]:
-        from surreal_bids.stats.associations import Skipped, associate
-
         patients = self._patients
         covariates, measures = patients.covariates_and_measures()
         indices = self.results.loc[patients.visits.index, self.names]
-        associations, skipped = associate(measures, indices, covariates)
-        skipped += [
-            Skipped(str(name), 'a covariate with missing values; neither tested nor adjusted for')
-            for name in patients.incomplete_covariates()
-        ]
-        return associations, {each.name: each.reason for each in skipped}
+        associations, untested = associate(measures, indices, covariates)
+        reason = 'a covariate with missing values; neither tested nor adjusted for'
+        return associations, untested | dict.fromkeys(patients.incomplete_covariates(), reason)
 
     @property
     def associations(self) -> pd.DataFrame:
@@ -213,12 +264,22 @@ class Analysis:
         return table.rename_axis('site').reset_index()
 
     @cached_property
+    def is_training_sample(self) -> bool:
+        """Whether controls are those of the training sample: they have the means it was given."""
+        first = self.cohort.first_visits()
+        controls = first.select(first.groups == CONTROL)
+        if self.trained_here or not len(controls):
+            return self.trained_here
+        seen = self.model.preprocessing.transform(controls.features, controls.people).normalised
+        return bool(len(seen) and (seen.mean() - CN_MEAN).abs().max() < SAME_MEAN)
+
+    @cached_property
     def separation(self) -> pd.DataFrame:
         """How well patients and controls are told apart by models that did not learn from them.
 
         Empty in sample, and where an applied model was adapted to the controls; see `separate`.
         """
-        is_honest = self.fitted is not None or not self.adapted
+        is_honest = self.fitted is not None or not (self.adapted or self.is_training_sample)
         complete = self.results['status'] == COMPLETE
         known = self.cohort.select((complete & is_honest).reindex(self.cohort.visits.index))
         return separate(known, self.results[self.names])
@@ -243,6 +304,12 @@ class Analysis:
         return self._followed[1]
 
     @cached_property
+    def statistics(self) -> pd.DataFrame:
+        """All statistics of groups: a row for each estimate; see `gather`."""
+        known = self.separation, self.differences, self.associations, self.group_change
+        return gather(*known)
+
+    @cached_property
     def cautions(self) -> list[Caution]:
         """What to check before the results are used."""
         card = self.model.state()[1]
@@ -253,6 +320,9 @@ class Analysis:
         elif self.trained_here:
             found += warn_of_not_held_out(self.results, who)
             found += self._in_sample()
+        elif self.is_training_sample and not self.adapted:
+            reason = 'The controls are those that the model was trained on'
+            found.append(in_sample(reason, 'Use the R-indices that "surreal-gan fit" wrote'))
         return [*found, *self._without_site(), *warn_of_differences(self.differences)]
 
     def _in_sample(self) -> Iterator[Caution]:
@@ -286,7 +356,9 @@ class Analysis:
     def _by_controls(self) -> pd.DataFrame | None:
         from surreal_bids.analysis.deviations import from_controls
 
-        return from_controls(self.everyone, self.model.preprocessing) if self.adapted else None
+        if not self.adapted:
+            return None
+        return from_controls(_together(self.everyone), self.model.preprocessing)
 
     @property
     def has_own_controls(self) -> bool:
@@ -299,14 +371,61 @@ class Analysis:
         from surreal_bids.analysis.deviations import from_model
 
         if self._by_controls is not None:
-            return self._by_controls.reindex(self.cohort.visits.index)
-        return from_model(self.cohort, self.model.preprocessing)
+            return self._by_controls.reindex(self.scored.visits.index)
+        return from_model(self.scored, self.model.preprocessing)
 
     @cached_property
-    def deviations(self) -> pd.DataFrame:
-        """Visits, with age, sex and site as known, and the z-scores of their regions."""
-        known = _demographics(self.described).drop(columns=self.z_scores.columns, errors='ignore')
-        return self.cohort.visits.join(known).join(self.z_scores.round(2) + 0.0)  # No minus zero.
+    def of_individuals(self) -> pd.DataFrame:
+        """What reports of participants show beside the tables, one row per visit.
+
+        Columns of the visit, age, sex and site as known, controls of the centiles, outliers of
+        image quality, and z-scores of regions.
+        """
+        known = [_demographics(self.described), self.all_results.reindex(columns=OF_CENTILES)]
+        if self.images is not None:
+            known.append(self.images.table[[OUTLIERS]])
+        facts = pd.concat(known, axis=1).drop(columns=self.z_scores.columns, errors='ignore')
+        table = self.scored.visits.join(facts)
+        return table.join(self.z_scores.round(2) + 0.0)  # No minus zero.
+
+
+SEPARATOR = '; '
+"""Between the flags of a visit."""
+
+STATUS_FLAGS = {
+    UNHARMONIZED: 'site not harmonized',
+    INCOMPLETE: 'covariate, ICV or site missing',
+    NOT_HELD_OUT: 'no out-of-fold model',
+}
+OUTSIDE = 'volumes unlike the training participants'
+ANOTHER_FOLD = 'pattern not reproduced in the fold'
+BEYOND, IMPUTED = ' outside the training range', ' imputed'
+"""Flags of R-indices; the last two follow names of covariates, and a number of regions."""
+
+
+def flag_words(row: Mapping[Any, Any]) -> list[str]:
+    """Return the quality flags of a visit, a row of `Analysis.results`."""
+    flags = [STATUS_FLAGS[row['status']]] if row['status'] in STATUS_FLAGS else []
+    in_range = row.get('brain_in_range')
+    if not (pd.isna(in_range) or in_range):
+        flags.append(OUTSIDE)
+    beyond = row.get('covariates_out_of_range')
+    if isinstance(beyond, str) and beyond != NONE_BEYOND:
+        flags.append(f'{beyond}{BEYOND}')
+    if row.get('n_imputed', 0) > 0:
+        flags.append(f'{counted(int(row["n_imputed"]), "region")}{IMPUTED}')
+    if row['status'] != NOT_HELD_OUT and row.get('fold_correlation', 1.0) < MIN_REPRODUCED:
+        flags.append(ANOTHER_FOLD)
+    return flags
+
+
+def _together(cohort: Cohort) -> Cohort:
+    """Return a cohort whose participants of other groups are among the rest."""
+    apart = cohort.apart
+    if apart is None:
+        return cohort
+    frames = {name: pd.concat([getattr(cohort, name), getattr(apart, name)]) for name in FRAMES}
+    return replace(cohort, apart=None, **frames)
 
 
 def _demographics(cohort: Cohort) -> pd.DataFrame:

@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from surreal_bids import __version__
+from surreal_bids.analysis.engine import OF_CENTILES
 from surreal_bids.analysis.image_quality import OUTLIERS
+from surreal_bids.analysis.outputs import EXCLUDED
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.names import PARTICIPANT, SESSION, without_prefix
 from surreal_bids.regions import region_names
@@ -44,8 +46,8 @@ class GroupTables:
         `rindices.tsv`, `contributions.tsv` and `changes.tsv`; empty where there is none.
     deviations : frame
         Of each visit `participant_id`, perhaps `session_id`, `order_by`, `years`, `age`, `sex`,
-        `site` and `outliers` of image quality, and how far each feature is from the mean of
-        controls, in their standard deviations.
+        `site`, `outliers` of image quality and controls of the centiles, and how far each feature
+        is from the mean of controls, in their standard deviations.
     reference
         Participants to compare with.
     card
@@ -81,11 +83,15 @@ class GroupTables:
     ) -> GroupTables:
         """Read the tables from the outputs, and the deviations and the card from their files."""
         known = json.loads(card.read_text(encoding='utf-8'))
+        of_each = _read_table(deviations)
         results = _read_output(root, 'rindices')
+        results = results[results['status'] != EXCLUDED]
+        keys = [name for name in (PARTICIPANT, SESSION) if name in results]
+        results = results.merge(of_each[[*keys, *OF_CENTILES]], on=keys, how='left')
         return cls(
             root,
             results,
-            _read_table(deviations),
+            of_each,
             known,
             _read_output(root, 'contributions'),
             _read_output(root, 'changes'),

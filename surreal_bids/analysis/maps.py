@@ -17,9 +17,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from surreal_bids.analysis.descriptions import write_described
 from surreal_bids.analysis.deviations import LEAST_DF, model_of_controls
 from surreal_bids.analysis.engine import Analysis
+from surreal_bids.analysis.outputs import write_described
 from surreal_bids.bids.outputs import output_path, visit_output, write_sidecar
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.exceptions import DataError

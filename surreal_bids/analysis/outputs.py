@@ -1,4 +1,4 @@
-"""Results as files and as text: R-indices, volumes, summaries and model cards."""
+"""Results as files and as text: tables with their sidecars, and summaries."""
 
 from __future__ import annotations
 
@@ -7,35 +7,32 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from surreal_bids.analysis.descriptions import (
-    CONTROLS_OF_MODEL,
-    EXCLUDED,
-    OWN_CONTROLS,
-    describe_regions,
-    describe_results,
-    describe_table,
-    describe_volumes,
-)
-from surreal_bids.analysis.deviations import with_centiles
+from surreal_bids.analysis.change import FALSE_ALARMS, LEAST_YEARS
 from surreal_bids.analysis.engine import Analysis
+from surreal_bids.analysis.image_quality import FEWEST_IMAGES, OUTLYING
+from surreal_bids.analysis.patterns import LEAST_CHANGE
+from surreal_bids.bids.outputs import Column, describe_columns
 from surreal_bids.cautions import R_INDICES, Caution
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.uses import describe_uses
 from surreal_bids.cohort.volumes import ICV
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.harmonization.combat import UNHARMONIZED
+from surreal_bids.imaging.norms import NORM_PEOPLE
 from surreal_bids.names import CONTROL, PARTICIPANT, PATIENT, SESSION
-from surreal_bids.regions import recognise
+from surreal_bids.regions import recognise, region_names
 from surreal_bids.rindices.crossfit import HELD_OUT
+from surreal_bids.rindices.intervals import INCLUDED
 from surreal_bids.rindices.measurement_noise import describe_noise
 from surreal_bids.rindices.model import VISIT
 from surreal_bids.rindices.preprocessing import COMPLETE, INCOMPLETE
+from surreal_bids.rindices.uncertainty import AGE_RANGE, MIN_FOR_CENTILES, SHARE
 from surreal_bids.text import counted, list_briefly
 
 LOGGER = logging.getLogger(__name__)
-
 
 DECIMALS = 6
 """R-indices are written to the millionth: their rounding error is a tenth of that."""
@@ -46,8 +43,42 @@ CONTRIBUTION_DECIMALS = 8
 VOLUME_DECIMALS = 2
 """Volumes of known regions are written to 0.01 mm3; the unit of others is not known."""
 
+DIGITS = 6
+"""Significant digits of statistics."""
+
 SHOWN = 10
 """Excluded participants who are listed on the screen; the table has all."""
+
+EXCLUDED = 'excluded'
+"""Status of a participant who was screened out."""
+
+OWN_CONTROLS = (
+    'the controls of this study, with the error of the prediction. Controls are compared with the '
+    'other controls'
+)
+CONTROLS_OF_MODEL = (
+    'the controls that the model learned from (this study has too few), without the error of the '
+    'prediction'
+)
+"""Whom z-scores refer to."""
+
+CONSTANTS = {
+    'age_range': AGE_RANGE,
+    'controls': OWN_CONTROLS,
+    'false_alarms': FALSE_ALARMS,
+    'fewest_images': FEWEST_IMAGES,
+    'included': INCLUDED,
+    'least_change': LEAST_CHANGE,
+    'min_for_centiles': MIN_FOR_CENTILES,
+    'min_years': LEAST_YEARS,
+    'noise': describe_noise(),
+    'norm_people': NORM_PEOPLE,
+    'outlying': OUTLYING,
+    'share': SHARE,
+}
+"""Values that descriptions of columns mention."""
+
+HARMONIZED = ', after ComBat (if sites were harmonized); covariates not removed'
 
 
 def write_tables(found: Analysis, places: Mapping[str, Path]) -> None:
@@ -63,14 +94,15 @@ def write_tables(found: Analysis, places: Mapping[str, Path]) -> None:
     """
     for name, path in places.items():
         table = TABLES[name](found)
-        if table is not None:
-            described = _describe(name, table, found)
-            if path.suffix.lower() == '.csv':
-                names = nichart_names(table.columns, found.names)
-                table = table[list(names)].rename(columns=names)
-                described = {names[column]: described[column] for column in names}
-            write_json(path.with_suffix('.json'), described)
-            write_tsv(path, table)
+        if table is None or table.shape[1] == 0:
+            continue
+        described = _describe(name, table, found)
+        if path.suffix.lower() == '.csv':
+            names = nichart_names(table.columns, found.names)
+            table = table[list(names)].rename(columns=names)
+            described = {names[column]: described[column] for column in names}
+        write_tsv(path, table)
+        write_json(path.with_suffix('.json'), described)
 
 
 def nichart_names(columns: Iterable[str], patterns: Iterable[str]) -> dict[str, str]:
@@ -80,44 +112,80 @@ def nichart_names(columns: Iterable[str], patterns: Iterable[str]) -> dict[str, 
     return {name: changed.get(name, name) for name in dict.fromkeys((*changed, *columns))}
 
 
+def write_described(name: str, path: Path, table: pd.DataFrame) -> None:
+    """Write a table whose columns are all in `columns.yaml`, and its JSON sidecar."""
+    described = describe_table(name, table.columns)
+    write_tsv(path, table)
+    write_json(path.with_suffix('.json'), described)
+
+
+def describe_table(name: str, columns: Iterable[str], **values: object) -> dict[str, Column]:
+    """Return the sidecar of a table; columns of regions have a description of their own.
+
+    Parameters
+    ----------
+    name
+        Name of the table in `columns.yaml`.
+    columns
+        Columns of the table.
+    **values
+        Values that replace some of `CONSTANTS`.
+    """
+    columns, known = list(map(str, columns)), describe_columns(name, **CONSTANTS | values)
+    regions = {column: region_names()[index] for column, index in recognise(columns).items()}
+    for column in columns:
+        if column not in known:
+            part = 'region' if column in regions or name != 'volumes' else 'other'
+            region = regions.get(column, column)
+            known |= describe_columns(f'{name}_{part}', column=column, region=region, **values)
+    return {column: known[column] for column in columns}
+
+
 def _describe(name: str, table: pd.DataFrame, found: Analysis) -> dict[str, Any]:
     """Describe the columns of a table."""
+    if name in ('roi_volumes', 'harmonized_volumes'):
+        unit = 'mm^3' if _are_volumes(name, found.cohort) else '1'
+        steps = HARMONIZED if name == 'harmonized_volumes' else ''
+        return describe_table('volumes', table.columns, unit=unit, steps=steps)
     if name == 'rindices':
         return describe_results(table.columns, found.names, found.model.meanings)
-    if name == 'contributions':
-        return describe_regions(name, table.columns)
-    if name == 'deviations':
-        whose = OWN_CONTROLS if found.has_own_controls else CONTROLS_OF_MODEL
-        return describe_regions(name, table.columns, controls=whose)
-    if name in ('roi_volumes', 'harmonized_volumes'):
-        is_volume = _are_volumes(name, found.cohort)
-        return describe_volumes(table.columns, is_volume, name == 'harmonized_volumes')
-    return describe_table(name, table.columns, noise=describe_noise(found.cohort.retest_pairs))
+    whose = OWN_CONTROLS if found.has_own_controls else CONTROLS_OF_MODEL
+    noise = describe_noise(found.cohort.retest_pairs)
+    return describe_table(name, table.columns, controls=whose, noise=noise)
+
+
+def describe_results(
+    columns: Iterable[str], pattern_names: Sequence[str], meanings: Mapping[str, str]
+) -> dict[str, Column]:
+    """Return the sidecar of a table of R-indices, whose `meanings` the model may tell."""
+    known = describe_columns('rindices', **CONSTANTS)
+    for pattern in pattern_names:
+        known |= describe_columns('rindices_pattern', pattern=pattern, **CONSTANTS)
+    for pattern, meaning in meanings.items():
+        known[pattern] = {'LongName': meaning, **known[pattern]}
+    return {column: known[column] for column in columns}
 
 
 def _rindices(found: Analysis) -> pd.DataFrame:
-    """R-indices of every visit, after the columns that identify it."""
-    table = found.results.round(DECIMALS)
-    for name in ('brain_in_range', HELD_OUT):
-        if name in table:
-            table[name] = table[name].map(str, na_action='ignore').str.lower()
-    visits = pd.concat([found.cohort.visits, found.cohort.exclusions]).loc[table.index]
+    """R-indices of every visit, of other groups too, with flags; and who was excluded, and why."""
+    cohort = found.cohort
+    table = found.all_results.round(DECIMALS)
+    if HELD_OUT in table:
+        table[HELD_OUT] = table[HELD_OUT].map(str, na_action='ignore').str.lower()
+    out = cohort.exclusions
+    if len(out):
+        excluded = pd.DataFrame({'status': EXCLUDED, 'reason': out['reason']}, out.index)
+        table = pd.concat([table, excluded])
+        place = {visit: number for number, visit in enumerate(cohort.measured.index)}
+        order = np.argsort([place.get(visit, len(place)) for visit in table.index], kind='stable')
+        table = table.iloc[order]
+    visits = pd.concat([found.scored.visits, out]).loc[table.index]
+    table['flags'] = found.flags.reindex(table.index).replace('', None)
     known = [name for name in (PARTICIPANT, SESSION, 'group') if name in visits]
-    return pd.concat([visits[known], table], axis=1)
-
-
-def with_excluded(results: pd.DataFrame, cohort: Cohort) -> pd.DataFrame:
-    """Add participants who have volumes but were excluded, without R-indices."""
-    excluded = [name for name in cohort.exclusions.index if name in cohort.measured.index]
-    if not excluded:
-        return results
-    everyone = [name for name in cohort.measured.index if name in {*results.index, *excluded}]
-    table = results.reindex(everyone)
-    table.loc[excluded, 'status'] = EXCLUDED
-    reasons = cohort.exclusions['reason'].reindex(everyone)
-    return table.assign(
-        reason=reasons.combine_first(table['reason']) if 'reason' in table else reasons
-    )
+    suffixes = ('', '_low', '_high', '_centile')
+    own = [f'{name}{end}' for name in found.names for end in suffixes]
+    own += ['fold', HELD_OUT, 'status', 'reason', 'flags']
+    return pd.concat([visits[known], table[[name for name in own if name in table]]], axis=1)
 
 
 def _contributions(found: Analysis) -> pd.DataFrame | None:
@@ -125,22 +193,29 @@ def _contributions(found: Analysis) -> pd.DataFrame | None:
     if not found.names:
         return None
     table = found.contributions
-    visits = _identifiers(found.cohort.visits).loc[table.index.get_level_values(VISIT)]
+    visits = _identifiers(found.scored.visits).loc[table.index.get_level_values(VISIT)]
     numbers = table.round(CONTRIBUTION_DECIMALS).reset_index().drop(columns=VISIT)
     return pd.concat([visits.reset_index(drop=True), numbers], axis=1)
 
 
 def _deviations(found: Analysis) -> pd.DataFrame:
-    """How far each region that was measured is from controls and norms, one row per measure.
+    """How far each region that was measured is from controls and norms, one row per reference.
 
     Visits of sites that are not harmonized are not compared with controls.
     """
-    measured = found.cohort.features.reindex(columns=found.z_scores.columns).notna()
-    harmonized = ~found.results['status'].isin([UNHARMONIZED, INCOMPLETE])
-    z_scores = {'controls': found.z_scores.where(measured).where(harmonized)}
+    measured = found.scored.features.reindex(columns=found.z_scores.columns).notna()
+    harmonized = ~found.all_results['status'].isin([UNHARMONIZED, INCOMPLETE])
+    z_scores = {'z_controls': found.z_scores.where(measured).where(harmonized)}
     if found.z_norms is not None:
-        z_scores['norms'] = found.z_norms
-    return _identifiers(found.cohort.visits).join(with_centiles(z_scores), how='inner')
+        z_scores['z_norms'] = found.z_norms
+    parts = [
+        (z.round(3) + 0.0).assign(measure=measure)  # No minus zero.
+        for measure, z in z_scores.items()
+        if z.notna().any(axis=None)
+    ]
+    table = pd.concat(parts) if parts else pd.DataFrame(columns=['measure'])
+    table = table[['measure', *table.columns.drop('measure')]]
+    return _identifiers(found.scored.visits).join(table, how='inner')
 
 
 def _roi_volumes(found: Analysis) -> pd.DataFrame:
@@ -152,7 +227,7 @@ def _roi_volumes(found: Analysis) -> pd.DataFrame:
 
 def _harmonized_volumes(found: Analysis) -> pd.DataFrame:
     """Volumes without site effects."""
-    visits = _identifiers(found.cohort.visits)
+    visits = _identifiers(found.scored.visits)
     return _volumes('harmonized_volumes', visits, found.harmonized, found.cohort)
 
 
@@ -175,9 +250,18 @@ def _identifiers(visits: pd.DataFrame) -> pd.DataFrame:
     return visits[[name for name in (PARTICIPANT, SESSION) if name in visits]]
 
 
-def _separation(found: Analysis) -> pd.DataFrame | None:
-    """How well patients and controls are told apart; None where that is not known."""
-    return None if found.separation.empty else found.separation.round(DECIMALS)
+def _patterns(found: Analysis) -> pd.DataFrame:
+    """What each pattern changes, with words for truth values."""
+    shown = found.patterns['shown'].map({True: 'true', False: 'false'})
+    return found.patterns.assign(shown=shown)
+
+
+def _statistics(found: Analysis) -> pd.DataFrame:
+    """All statistics of groups, to six digits."""
+    numbers = ['estimate', 'low', 'high', 'p', 'p_corrected']
+    table = found.statistics
+    short = table[numbers].astype(float).map(lambda x: float(f'{x:.{DIGITS}g}'))
+    return table.assign(**{name: short[name] for name in numbers})
 
 
 TABLES: Mapping[str, Callable[[Analysis], pd.DataFrame | None]] = {
@@ -186,13 +270,10 @@ TABLES: Mapping[str, Callable[[Analysis], pd.DataFrame | None]] = {
     'rindices': _rindices,
     'contributions': _contributions,
     'deviations': _deviations,
-    'exclusions': lambda found: found.cohort.exclusions,
-    'patterns': lambda found: found.patterns,
-    'associations': lambda found: found.associations,
-    'diagnosis': _separation,
-    'differences': lambda found: found.differences,
-    'group_change': lambda found: found.group_change,
+    'image_quality': lambda found: None if found.images is None else found.images.table,
     'changes': lambda found: found.changes,
+    'patterns': _patterns,
+    'statistics': _statistics,
 }
 """Every table of results, by its name in the table of output names."""
 
@@ -219,17 +300,26 @@ def summarise_cohort(cohort: Cohort) -> str:
     return '\n'.join(lines) + '\n'
 
 
-def summarise_results(results: pd.DataFrame, notes: Sequence[str] = ()) -> str:
-    """Of how many participants R-indices were computed, and who needs a second look."""
+def summarise_results(
+    results: pd.DataFrame, excluded: pd.DataFrame, notes: Sequence[str] = ()
+) -> str:
+    """Of how many participants R-indices were computed, and who needs a second look.
+
+    Parameters
+    ----------
+    results, excluded
+        R-indices of visits, and visits that were excluded, with a `reason`.
+    notes
+        Lines about the model and the tables.
+    """
     status = results['status']
-    excluded = status.index[status == EXCLUDED]
-    computed = len(results) - len(excluded)
-    whose = 'participant or visit' if computed == 1 else 'participants or visits'
-    lines = [f'R-indices of {computed} {whose}', *notes]
-    lines += [f'excluded: {name}: {results.loc[name, "reason"]}' for name in excluded[:SHOWN]]
+    whose = 'participant or visit' if len(results) == 1 else 'participants or visits'
+    lines = [f'R-indices of {len(results)} {whose}', *notes]
+    reasons = excluded['reason'] if len(excluded) else pd.Series(dtype=object)
+    lines += [f'excluded: {name}: {reason}' for name, reason in reasons.head(SHOWN).items()]
     if len(excluded) > SHOWN:
         lines.append(f'excluded: {len(excluded) - SHOWN} more')
-    for value in sorted(set(status) - {COMPLETE, EXCLUDED}):
+    for value in sorted(set(status) - {COMPLETE}):
         lines.append(f'{value}: {list_briefly(status.index[status == value])}')
     if 'brain_in_range' in results:
         lines += _outside_population(results)

@@ -12,80 +12,106 @@ import torch
 from numpy.typing import NDArray
 
 from surreal_bids.bids.outputs import output_path, write_sidecar
+from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.files import write_image
 from surreal_bids.harmonization.covariates import CN_SD
 from surreal_bids.model.training import pattern_changes
 from surreal_bids.regions import readable_name
+from surreal_bids.rindices.crossfit import CrossFit
 from surreal_bids.rindices.model import BASELINE, R_INDEX, VISIT, TableModel
 from surreal_bids.templates import TEMPLATE_SPACE, muse_labels
 
 PATTERN_COLUMNS = [
-    *('pattern', 'region', 'muse_regions'),
-    *('change_percent', 'change_percent_member_spread', 'change_sd'),
+    *('pattern', 'region', 'muse_regions', 'change_percent', 'change_sd', 'change_sd_spread'),
+    *('contribution', 'shown'),
 ]
 """Columns of the table of patterns."""
 
+LEAST_CHANGE = 0.3
+"""Standard deviations of controls: smaller changes occur where a simulated pattern has none."""
 
-def describe_patterns(model: TableModel, normalised: pd.DataFrame) -> pd.DataFrame:
+LEAST_SHARE = 0.5
+"""Contribution to the R-index, as a part of an equal share of all regions, of those shown."""
+
+
+def describe_patterns(
+    model: TableModel, people: Cohort, contributions: pd.DataFrame, fitted: CrossFit | None = None
+) -> pd.DataFrame:
     """Describe what each pattern changes, as the decomposer assigns it.
+
+    What a pattern changes is not what its R-index rests on: the network weighs regions that vary
+    little among controls more than others. A region is shown if both are clear.
 
     Parameters
     ----------
     model
         The model.
-    normalised : frame of shape (n_participants, n_features)
-        Participants, in most cases patients, as the network sees them.
+    people
+        Participants, in most cases patients.
+    contributions
+        Contribution of each feature to their R-indices; see `TableModel.contributions`.
+    fitted
+        Models of folds, from which the spread is computed; None: members of the model.
 
     Returns
     -------
     DataFrame, one row per pattern and feature
         `pattern` (its R-index), `region` (or sum of regions), `muse_regions` (their MUSE indices),
         `change_percent` (mean change of the volume, in per cent of the mean of controls; missing
-        for z-scores) with
-        `change_percent_member_spread` (over the members of the consensus), and `change_sd` (the
-        same change in standard deviations of controls).
+        for z-scores), `change_sd` (the same in standard deviations of controls), its standard error
+        `change_sd_spread` (jackknife over folds, or the SD over members), the mean `contribution`,
+        and whether the change is `shown`: beyond its spread and `LEAST_CHANGE`, and contributing.
     """
-    if not model.pattern_names:
+    names, steps = list(model.pattern_names), model.preprocessing
+    if not names:
         return pd.DataFrame(columns=PATTERN_COLUMNS)
-    steps = model.preprocessing
     features = steps.features.features
-    X = normalised[steps.features.names]
-    seen = torch.tensor(X.to_numpy(dtype=np.float32))
-    in_sd = pattern_changes(model.gan.weights_, seen) / CN_SD
+    members = _changes(model, people)
+    change = members.mean(axis=0)
+    if fitted is None:
+        spread = members.std(axis=0, ddof=1) if len(members) > 1 else np.full_like(change, np.nan)
+    else:
+        spread = _spread_of_folds(fitted, people, names)
+    own = contributions[contributions.index.get_level_values(VISIT).isin(people.visits.index)]
+    means = own.drop(columns=BASELINE).groupby(level=R_INDEX).mean().reindex(names)
+    contribution = means.to_numpy() if len(own) else np.full_like(change, np.nan)
+    share = contribution / np.maximum(contribution, 0).sum(axis=1, keepdims=True)
+    shown = (np.abs(change) > np.fmax(spread, LEAST_CHANGE)) & (share > LEAST_SHARE / len(features))
     relative = 100 * np.asarray(steps.normaliser.sd_) / np.asarray(steps.normaliser.mean_)
     if steps.features.are_z_scores:
         relative = np.full_like(relative, np.nan)
-    spread = in_sd.std(axis=0, ddof=1) if len(in_sd) > 1 else np.full(in_sd.shape[1:], np.nan)
-    tables = [
-        pd.DataFrame(
-            {
-                'pattern': pattern,
-                'region': [readable_name(feature) for feature in features],
-                'muse_regions': [' '.join(map(str, f.indices)) or None for f in features],
-                'change_percent': in_sd[:, number].mean(axis=0) * relative,
-                'change_percent_member_spread': spread[number] * np.abs(relative),
-                'change_sd': in_sd[:, number].mean(axis=0),
-            }
-        )
-        for number, pattern in enumerate(model.pattern_names)
-    ]
-    return pd.concat(tables, ignore_index=True)
+    values = {
+        'change_percent': change * relative,
+        'change_sd': change,
+        'change_sd_spread': spread,
+        'contribution': contribution,
+        'shown': shown,
+    }
+    regions = {
+        'pattern': np.repeat(names, len(features)),
+        'region': [readable_name(feature) for feature in features] * len(names),
+        'muse_regions': [' '.join(map(str, f.indices)) or None for f in features] * len(names),
+    }
+    return pd.DataFrame(regions | {name: each.ravel() for name, each in values.items()})
 
 
-def with_contributions(
-    patterns: pd.DataFrame, contributions: pd.DataFrame, visits: pd.Index
-) -> pd.DataFrame:
-    """Add to a table of patterns what each region contributes to the R-index, the mean of visits.
+def _changes(model: TableModel, people: Cohort) -> NDArray[np.float64]:
+    """Mean change of each feature by each pattern of each member, in SD of controls: (E, M, S)."""
+    steps = model.with_unseen_site('skip').preprocessing
+    seen = steps.transform(people.features, people.people).normalised[steps.features.names]
+    changes = pattern_changes(model.gan.weights_, torch.tensor(seen.to_numpy(dtype=np.float32)))
+    return np.asarray(changes) / CN_SD
 
-    What a pattern changes is not what its R-index rests on: the network weighs regions that vary
-    little among controls more than others.
-    """
-    own = contributions[contributions.index.get_level_values(VISIT).isin(visits)]
-    if own.empty:
-        return patterns.assign(contribution=np.nan)
-    means = own.drop(columns=BASELINE).groupby(level=R_INDEX).mean()
-    wide = means.reindex(patterns['pattern'].unique())
-    return patterns.assign(contribution=wide.to_numpy().ravel())
+
+def _spread_of_folds(fitted: CrossFit, people: Cohort, names: list[str]) -> NDArray[np.float64]:
+    """Return the jackknife standard error of changes over the models of folds: (M, S)."""
+    found = []
+    for fold, model in fitted.models.items():
+        own_name = {final: own for own, final in fitted.names[fold].items()}
+        order = [model.pattern_names.index(own_name[name]) for name in names]
+        found.append(_changes(model, people).mean(axis=0)[order])
+    centred = np.array(found) - np.mean(found, axis=0)
+    return np.asarray(np.sqrt((len(found) - 1) / len(found) * np.square(centred).sum(axis=0)))
 
 
 def paint_regions(labels: nib.Nifti1Image, values: Mapping[int, float]) -> nib.Nifti1Image:
@@ -101,11 +127,11 @@ def paint_regions(labels: nib.Nifti1Image, values: Mapping[int, float]) -> nib.N
     return image
 
 
-def values_by_region(table: pd.DataFrame, measure: str = 'change_percent') -> dict[int, float]:
-    """Return a measure of each MUSE region, by index, of the rows of one pattern."""
+def values_by_region(table: pd.DataFrame, column: str = 'change_sd') -> dict[int, float]:
+    """Values of each MUSE region, by index, of the rows of one pattern."""
     return {
         int(index): float(change)
-        for regions, change in zip(table['muse_regions'], table[measure])
+        for regions, change in zip(table['muse_regions'], table[column])
         if isinstance(regions, str)
         for index in regions.split()
     }
@@ -125,7 +151,12 @@ def write_pattern_maps(
             atlas='muse',
             contrast=str(name),
         )
-        written[str(name)] = write_image(target, paint_regions(labels, values_by_region(rows)))
-        text = f'Mean change in {whose} attributed to {name}, in percent of controls'
+        written[str(name)] = write_image(
+            target, paint_regions(labels, values_by_region(rows[rows['shown']]))
+        )
+        text = (
+            f'Mean change in {whose} attributed to {name}, in standard deviations of controls; 0 '
+            'where it does not exceed its spread or does not contribute to the R-index'
+        )
         write_sidecar('pattern_map', target, {'Description': text})
     return written

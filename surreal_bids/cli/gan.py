@@ -12,6 +12,7 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from surreal_bids.bids.outputs import output_path
 from surreal_bids.cautions import describe_cautions, log_cautions
 from surreal_bids.cli.gan_parser import build_parser
 from surreal_bids.cli.main import (
@@ -54,15 +55,21 @@ if TYPE_CHECKING:
     from surreal_bids.cohort.cohort import Cohort
     from surreal_bids.rindices.model import TableModel
 
-FIT_TABLES = ('rindices', 'contributions', 'patterns', 'changes', 'group_change', 'exclusions')
-APPLY_TABLES = ('contributions', 'changes', 'group_change', 'diagnosis')
-"""Tables of results that `fit` writes, and `apply` beside that of R-indices."""
+TABLES = {
+    name: output_path('', name).name
+    for name in (
+        *('rindices', 'roi_volumes', 'harmonized_volumes', 'contributions', 'deviations'),
+        *('changes', 'patterns', 'statistics'),
+    )
+}
+"""Files of the tables of results, by name; those of the group level."""
 
 RINDICES, EXCLUSIONS = 'rindices.tsv', 'exclusions.tsv'
 SUMMARY, SHIFTS = 'summary.txt', 'site_shifts.tsv'
 CARD, TENSORS, CHECKPOINTS = 'model.json', 'model.safetensors', 'checkpoints'
 OWN_FILES = (
-    *(f'{name}{end}' for name in (*FIT_TABLES, 'site_shifts') for end in ('.tsv', '.json')),
+    *(*TABLES.values(), EXCLUSIONS, SHIFTS),
+    *(f'{Path(name).stem}.json' for name in (*TABLES.values(), EXCLUSIONS, SHIFTS)),
     *(CARD, TENSORS, CHECKPOINTS, SUMMARY),
 )
 """What the commands write into the folder of a model."""
@@ -256,9 +263,8 @@ def _write_fit(folder: Path, found: Analysis, title: str, made_from: str) -> Pat
     parts = [summarise_cohort(found.cohort), describe_cautions(found.cautions)]
     parts += [card_text(card)]
     with replacing(folder / CARD, _outputs(folder)):
-        names = {name: f'{name}.tsv' for name in FIT_TABLES}
-        write_tables(found, {name: folder / file for name, file in names.items()})
-        report = _write_report(folder / REPORT, found, title, names)
+        write_tables(found, {name: folder / file for name, file in TABLES.items()})
+        report = _write_report(folder / REPORT, found, title, TABLES)
         write_text(folder / SUMMARY, '\n'.join(f'{part.rstrip()}\n' for part in parts if part))
         model = replace(found.model, notes={**found.model.notes, MADE_FROM: made_from})
         model.save(folder)
@@ -273,16 +279,13 @@ def run_apply(arguments: argparse.Namespace) -> int:
         raise UsageError(
             f'--out {out}: use a name that ends in .tsv, or in .csv for the columns of NiChart'
         )
-    places = {name: out.with_name(f'{out.stem}_{name}.tsv') for name in APPLY_TABLES}
+    places = {name: out.with_name(f'{out.stem}_{file}') for name, file in TABLES.items()}
     places['rindices'] = out
+    del places['roi_volumes']  # They would be those of the input.
     others = _require_free_files(arguments, places)
 
     from surreal_bids.analysis.engine import analyse_applied
-    from surreal_bids.analysis.outputs import (
-        summarise_results,
-        with_excluded,
-        write_tables,
-    )
+    from surreal_bids.analysis.outputs import summarise_results, write_tables
     from surreal_bids.analysis.statistics import describe_areas
     from surreal_bids.cohort.cohort import ignores_age, read_cohort
     from surreal_bids.cohort.uses import describe_uses
@@ -305,21 +308,26 @@ def run_apply(arguments: argparse.Namespace) -> int:
     of_sites = [*without_sites(model), *children(model, cohort), *few_at_added(added, here)]
     if here & added.keys() and ignores_age(cohort):
         of_sites.append(not_corrected_for_age(None))
-    cohort = replace(cohort, warnings=(*cohort.warnings, *of_sites))
+    # The table of participants may have others, too.
+    with_volumes = cohort.exclusions.index.isin(cohort.measured.index)
+    cohort = replace(
+        cohort,
+        warnings=(*cohort.warnings, *of_sites),
+        exclusions=cohort.exclusions[with_volumes],
+    )
     with _naming_table(arguments):
         found = analyse_applied(cohort, model, adapted=False)
-        everyone = with_excluded(found.results, cohort)
         with sole_use(out.name, out.parent), replacing(out, others):
             names = {name: path.name for name, path in places.items()}
             folder, name = _report_folder(out), model_name(arguments.model)
             report = _write_report(folder, found, arguments.table.name, names, name)
-            write_tables(replace(found, results=everyone), places)
+            write_tables(found, places)
     notes = [*cohort.notes, *describe_uses(cohort.uses), *known_sites(model, cohort)]
     notes += _site_notes(model, cohort)
     notes += [describe_noise(cohort.retest_pairs)] if cohort.retest_pairs else []
     log_cautions(found.cautions)
     notes += describe_areas(found.separation)
-    summarise(summarise_results(everyone, notes))
+    summarise(summarise_results(found.results, cohort.exclusions, notes))
     written = [path for path in places.values() if path.exists()]
     sys.stdout.writelines(f'  {path}\n' for path in (*written, report))
     return 0
@@ -341,8 +349,6 @@ def _write_report(
 
 def _report_files(folder: Path) -> list[Path]:
     """List the files of a report in its folder."""
-    from surreal_bids.bids.outputs import output_path
-
     page = output_path(folder, 'group_report')
     figures = output_path(folder, 'group_figure', figure='x', extension='svg').parent
     return [path for path in (page, *sorted(figures.glob('group_desc-*'))) if path.exists()]
@@ -397,7 +403,7 @@ def run_add_site(arguments: argparse.Namespace) -> int:
         [out / name for name in OWN_FILES], [table, arguments.participants, arguments.exclude, *own]
     )
 
-    from surreal_bids.analysis.descriptions import write_described
+    from surreal_bids.analysis.outputs import write_described
     from surreal_bids.rindices.model import TableModel
     from surreal_bids.rindices.new_sites import (
         add_sites,

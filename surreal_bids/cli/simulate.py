@@ -36,7 +36,7 @@ from surreal_bids.files import (
     write_image,
     write_json,
 )
-from surreal_bids.names import TRAINED_ON_SUFFIX, without_prefix
+from surreal_bids.names import without_prefix
 from surreal_bids.progress import with_bar
 from surreal_bids.simulation.anatomy import PATTERNS, VOXEL_SIZES_MM, labels_at, load_labels
 from surreal_bids.simulation.cohort import CohortPlan, simulate_cohort
@@ -50,7 +50,7 @@ from surreal_bids.simulation.tables import (
     simulate_table,
     write_simulated_table,
 )
-from surreal_bids.stats.concordance import concordance_matrix, match_patterns, pattern_c_index
+from surreal_bids.stats.concordance import concordance_matrix, match_patterns
 from surreal_bids.templates import TEMPLATE_SPACE
 from surreal_bids.text import counted
 
@@ -345,11 +345,6 @@ def run_score(arguments: argparse.Namespace) -> int:
         for truth, name, value, note in zip(truths.columns, found, matched, notes)
     ]
     mean = f'  mean c-index (pattern-c-index) {matched.mean():.3f}'
-    final = _patterns(arguments.rindices, TRAINED_ON_SUFFIX)
-    if not final.empty:
-        both = people.intersection(final.index)
-        accuracy = pattern_c_index(final.loc[both], truths.loc[both])
-        mean += f' out of fold; {accuracy:.3f} with the final model, trained on these patients'
     sys.stdout.write(f'{len(people)} patients:\n{"".join(lines)}{mean}\n')
     return 0
 
@@ -386,18 +381,11 @@ def _slope_map(folder: Path, pattern: str) -> Path:
     return path
 
 
-def _patterns(path: Path, suffix: str = '') -> pd.DataFrame:
-    """The columns r1, r2, ... of a table, without participants with missing values.
-
-    With a suffix, those that end in it, or an empty table.
-    """
+def _patterns(path: Path) -> pd.DataFrame:
+    """The columns r1, r2, ... of a table, without participants with missing values."""
     table = read_visit_table(path).table
-    columns = [
-        name
-        for name in table.columns
-        if name.endswith(suffix) and PATTERN_COLUMN.fullmatch(name.removesuffix(suffix))
-    ]
-    if not columns and not suffix:
+    columns = [name for name in table.columns if PATTERN_COLUMN.fullmatch(name)]
+    if not columns:
         raise DataError(f'{path}: no column r1, r2, ...; columns: {", ".join(table.columns)}')
     return pd.DataFrame({name: table.numbers(name) for name in columns}).dropna()
 

@@ -133,6 +133,9 @@ class Cohort:
         What each column of the tables was taken for: `table`, `column`, `taken_for` and `why`.
     retest : frame
         Noise of measurement from the user's repeated scans (`read_retest`); empty: there are none.
+    apart
+        Participants of other groups, whose labels are in `visits`. They are scored by the final
+        model and have no part in anything that is learned; None: there are none.
     """
 
     visits: pd.DataFrame
@@ -148,6 +151,7 @@ class Cohort:
     n_controls: int | None = None
     uses: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=list(FRAME)))
     retest: pd.DataFrame = field(default_factory=pd.DataFrame)
+    apart: Cohort | None = None
 
     @classmethod
     def read(

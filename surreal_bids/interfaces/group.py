@@ -25,7 +25,7 @@ from nipype.interfaces.base import (
     traits,
 )
 
-from surreal_bids.bids.outputs import discard_outputs, output_path, write_sidecar
+from surreal_bids.bids.outputs import discard_outputs, output_path
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError, OutputError, SurrealError
@@ -141,27 +141,27 @@ class AnalyseGroup(Step):
     _always_run = True
 
     def _run_step(self, runtime: Any) -> Any:
-        from surreal_bids.analysis.descriptions import describe_table
         from surreal_bids.analysis.deviations import from_norms
-        from surreal_bids.analysis.image_quality import OUTLIERS, read_image_quality
+        from surreal_bids.analysis.image_quality import read_image_quality
         from surreal_bids.analysis.outputs import TABLES, write_tables
         from surreal_bids.analysis.patterns import write_pattern_maps
+        from surreal_bids.reports.flags import flags_of_images
         from surreal_bids.reports.group import GroupReport, write_group_report
         from surreal_bids.reports.methods import Methods, describe_group_methods
 
         inputs, root = self.inputs, Path(self.inputs.output_dir)
         found = self._analyse()
-        if inputs.has_norms:
-            found = replace(found, z_norms=from_norms(found.cohort))
+        mriqc = Path(inputs.mriqc_table) if isdefined(inputs.mriqc_table) else None
+        images = read_image_quality(root, found.cohort, mriqc)
+        found = replace(
+            found,
+            z_norms=from_norms(found.scored) if inputs.has_norms else None,
+            images=images,
+        )
+        found = replace(found, image_flags=flags_of_images(found, root))
         discard_outputs(root)
         write_tables(found, {name: output_path(root, name) for name in TABLES})
         found.model.save(output_path(root, 'model_card').parent)
-        mriqc = Path(inputs.mriqc_table) if isdefined(inputs.mriqc_table) else None
-        images = read_image_quality(root, found.cohort, mriqc)
-        if images is not None:
-            path = write_tsv(output_path(root, 'image_quality'), images.table)
-            described = describe_table('image_quality', images.table.columns)
-            write_sidecar('image_quality', path, described)
         voxel_maps = self._map(found, Path(inputs.cohort_dir) / 'maps')
         self._map_deviations(found)
         if inputs.has_regions:
@@ -178,10 +178,7 @@ class AnalyseGroup(Step):
         )
         self._results['out_file'] = os.fspath(write_group_report(report))
         write_json(Path(inputs.cohort_dir) / CAUTIONS, report.cautions)
-        deviations = found.deviations
-        if images is not None:
-            deviations = deviations.join(images.table[OUTLIERS])
-        path = write_tsv(Path(runtime.cwd) / 'deviations.tsv', deviations)
+        path = write_tsv(Path(runtime.cwd) / 'individuals.tsv', found.of_individuals)
         self._results['deviations_file'] = os.fspath(path)
         return runtime
 

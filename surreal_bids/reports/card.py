@@ -266,21 +266,10 @@ def meanings_of(card: Card, root: Path) -> dict[str, str]:
     path = output_path(root, 'patterns')
     if 'Imported' in card or not path.is_file():
         return published_meanings(card)
-    patterns = with_shown(pd.read_csv(path, sep='\t', na_values=['n/a'], keep_default_na=False))
+    patterns = pd.read_csv(path, sep='\t', na_values=['n/a'], keep_default_na=False)
     return {
         str(name): pattern_words(rows) for name, rows in patterns.groupby('pattern', sort=False)
     }
-
-
-def with_shown(patterns: pd.DataFrame) -> pd.DataFrame:
-    """Add which regions are shown."""
-    if 'shown' in patterns:
-        return patterns
-    part = patterns['contribution'].abs()
-    largest = part.groupby(patterns['pattern']).transform('max')
-    spread = patterns['change_percent_member_spread'].fillna(0)
-    shown = (patterns['change_percent'].abs() > 2 * spread) & (part > 0.05 * largest)
-    return patterns.assign(shown=shown)
 
 
 def pattern_words(rows: pd.DataFrame, most: int = 5) -> str:

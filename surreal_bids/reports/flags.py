@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from surreal_bids.analysis.engine import (
+    ANOTHER_FOLD,
+    BEYOND,
+    IMPUTED,
+    OUTSIDE,
+    SEPARATOR,
+    STATUS_FLAGS,
+    Analysis,
+)
+from surreal_bids.analysis.image_quality import OUTLIERS
 from surreal_bids.bids.outputs import Record, read_quality, sidecar_path, visit_output
 from surreal_bids.cautions import FIGURES, R_INDICES, Caution
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.harmonization.encoding import TOLERATED
 from surreal_bids.imaging.norms import norms
 from surreal_bids.names import PARTICIPANT, SESSION, is_label, without_prefix
-from surreal_bids.rindices.crossfit import MIN_REPRODUCED, NOT_HELD_OUT
-from surreal_bids.rindices.preprocessing import INCOMPLETE, NONE_BEYOND
+from surreal_bids.rindices.crossfit import NOT_HELD_OUT
+from surreal_bids.rindices.preprocessing import INCOMPLETE
 from surreal_bids.text import counted
 
-if TYPE_CHECKING:
-    from surreal_bids.analysis.engine import Analysis
-
-SEPARATOR = '; '
-"""Between the flags of a visit."""
-
-OUTSIDE = 'volumes unlike the training participants'
-NOT_HARMONIZED = 'site not harmonized'
-ANOTHER_FOLD = 'pattern not reproduced in the fold'
-NO_FOLD = 'no out-of-fold model'
 OUTLIER = 'image quality is an outlier'
-BEYOND, IMPUTED = ' outside the training range', ' imputed'
-"""Ends of flags that begin with the names of covariates, and with a number of regions."""
+NOT_HARMONIZED, NO_FOLD = STATUS_FLAGS[UNHARMONIZED], STATUS_FLAGS[NOT_HELD_OUT]
 
 NO_INDICES = 'There are no R-indices'
 
@@ -41,7 +38,7 @@ WARNINGS = {
         'Volumes were not harmonized, and the R-indices include scanner effects',
         'Compare within this scanner only, or add the site with controls (surreal-gan add-site)',
     ),
-    'covariate, ICV or site missing': Caution(
+    STATUS_FLAGS[INCOMPLETE]: Caution(
         'A covariate, the intracranial volume or the site is missing',
         NO_INDICES,
         'Complete the table of participants, and run the group level again',
@@ -93,24 +90,6 @@ def warning_of(flag: str) -> Caution | None:
             'Check the segmentation or the table',
         )
     return WARNINGS.get(flag)
-
-
-def flag_words(row: Mapping[Any, Any]) -> list[str]:
-    """Return the flags of a row of the table of R-indices."""
-    status = {UNHARMONIZED: NOT_HARMONIZED, NOT_HELD_OUT: NO_FOLD}
-    status[INCOMPLETE] = 'covariate, ICV or site missing'
-    flags = [status[row['status']]] if row['status'] in status else []
-    in_range = row.get('brain_in_range')
-    if not (pd.isna(in_range) or in_range):
-        flags.append(OUTSIDE)
-    beyond = row.get('covariates_out_of_range')
-    if isinstance(beyond, str) and beyond != NONE_BEYOND:
-        flags.append(f'{beyond}{BEYOND}')
-    if row.get('n_imputed', 0) > 0:
-        flags.append(f'{counted(int(row["n_imputed"]), "region")}{IMPUTED}')
-    if row['status'] != NOT_HELD_OUT and row.get('fold_correlation', 1.0) < MIN_REPRODUCED:
-        flags.append(ANOTHER_FOLD)
-    return flags
 
 
 def image_warnings(
@@ -175,36 +154,21 @@ def _lesion(path: Path, volume_ml: float) -> list[Caution]:
     ]
 
 
-def visit_flags(found: Analysis, output_dir: Path, outliers: pd.Series | None = None) -> pd.Series:
-    """Return the flags of every visit with results, in words; empty if there are none.
-
-    Parameters
-    ----------
-    found
-        Results of the analysis.
-    output_dir
-        The output folder.
-    outliers
-        Metrics of quality in which the image of a visit is an outlier; missing where in none.
-    """
-    visits = found.cohort.visits.loc[found.results.index].to_dict('records')
-    outlying = pd.Series(False, found.results.index)
-    if outliers is not None:
-        outlying = outliers.reindex(found.results.index).notna()
-    words = [
-        [
-            *flag_words(row),
-            *image_warnings(output_dir, visit[PARTICIPANT], visit.get(SESSION)),
-            *([OUTLIER] if is_outlier else []),
-        ]
-        for row, visit, is_outlier in zip(found.results.to_dict('records'), visits, outlying)
-    ]
-    return pd.Series([SEPARATOR.join(each) for each in words], found.results.index, dtype=object)
+def flags_of_images(found: Analysis, output_dir: Path) -> pd.Series:
+    """Return the flags of the image of every visit, in words; empty if there are none."""
+    visits = found.scored.visits
+    outliers = None if found.images is None else found.images.table[OUTLIERS]
+    words = {}
+    for visit, row in zip(visits.index, visits.to_dict('records')):
+        own = list(image_warnings(output_dir, row[PARTICIPANT], row.get(SESSION)))
+        is_outlier = outliers is not None and pd.notna(outliers.get(visit))
+        words[visit] = SEPARATOR.join([*own, *([OUTLIER] if is_outlier else [])])
+    return pd.Series(words, dtype=object)
 
 
 def warn_of_flags(found: Analysis, flags: pd.Series) -> list[Caution]:
     """Warn of participants with quality flags of their own."""
-    who = found.cohort.visits.loc[flags.index, PARTICIPANT]
+    who = found.scored.visits.loc[flags.index, PARTICIPANT]
     of_kind: dict[str, set[str]] = {}
     for participant, words in zip(who, flags):
         for kind in set(filter(None, words.split(SEPARATOR))) - OF_ALL:

@@ -50,9 +50,8 @@ from surreal_bids.reports.card import (
     preprocessing_facts,
     published_meanings,
     reproducibility_of,
-    with_shown,
 )
-from surreal_bids.reports.flags import visit_flags, warn_of_flags
+from surreal_bids.reports.flags import warn_of_flags
 from surreal_bids.reports.methods import Methods
 from surreal_bids.reports.mosaics import (
     CHANGE as CHANGE_COLOURS,
@@ -116,8 +115,7 @@ class GroupReport:
     @cached_property
     def flags(self) -> pd.Series:
         """Quality flags of every visit."""
-        outliers = None if self.images is None else self.images.table[OUTLIERS]
-        return visit_flags(self.found, self.output_dir, outliers)
+        return self.found.flags
 
     @cached_property
     def cautions(self) -> list[Caution]:
@@ -175,7 +173,7 @@ def write_group_report(report: GroupReport) -> Path:
         uses=group_uses(found.cohort.uses) if len(found.cohort.uses) else None,
         notes=dict(note.split(': ', 1) for note in found.cohort.notes),
         methods=Methods(group=report.methods).html,
-        patterns=_regions(with_shown(found.patterns)),
+        patterns=_regions(found.patterns),
     )
     return write_page(path, report.title, content, _subtitle(report), [TABLES])
 
@@ -194,7 +192,7 @@ def _cards(report: GroupReport) -> list[dict[str, Any]]:
     """Return what the report shows of each pattern first."""
     found = report.found
     reproduced, meanings = reproducibility_of(report.card), published_meanings(report.card)
-    brains, patterns = _draw_patterns(report), with_shown(found.patterns)
+    brains, patterns = _draw_patterns(report), found.patterns
     return [
         {
             'name': name,
@@ -211,7 +209,7 @@ def _cards(report: GroupReport) -> list[dict[str, Any]]:
 
 def _draw_patterns(report: GroupReport) -> dict[str, Path]:
     """Draw each pattern on the template if its regions are those of the atlas."""
-    patterns = with_shown(report.found.patterns)
+    patterns = report.found.patterns
     if patterns.empty or not patterns['muse_regions'].notna().any():
         return {}
     from surreal_bids.templates import muse_labels
@@ -288,12 +286,12 @@ def _plot_groups(report: GroupReport) -> Path | None:
 def _participants(report: GroupReport) -> dict[str, Any]:
     """Return the table of all visits with R-indices, centiles and flags."""
     found = report.found
-    visits, results = found.cohort.visits, found.results
+    visits, results = found.scored.visits, found.all_results
     known = [name for name in (PARTICIPANT, SESSION) if name in visits]
     table = visits.loc[results.index, known].rename(
         columns={PARTICIPANT: 'participant', SESSION: 'session'}
     )
-    groups = found.cohort.groups.reindex(results.index)
+    groups = found.scored.groups.reindex(results.index)
     if groups.notna().any():
         table['group'] = [SINGULAR.get(group, group) for group in groups]
     formats = {}

@@ -42,7 +42,6 @@ from surreal_bids.reports.flags import (
     OUTLIER,
     OUTSIDE,
     SEPARATOR,
-    flag_words,
     image_warnings,
     warning_of,
 )
@@ -534,7 +533,7 @@ def _flags(one: Individual) -> list[str]:
     """Return the flags of the last visit."""
     if isinstance(one.last.get('flags'), str):
         return list(filter(None, one.last['flags'].split(SEPARATOR)))
-    return [*flag_words(one.last.to_dict()), *([OUTLIER] if one.outliers else [])]
+    return []
 
 
 def _doubts(one: Individual) -> list[Caution]:

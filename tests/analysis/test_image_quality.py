@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surreal_bids.analysis.descriptions import describe_table
 from surreal_bids.analysis.image_quality import (
     FEWEST_IMAGES,
     METRICS,
@@ -18,6 +17,7 @@ from surreal_bids.analysis.image_quality import (
     read_image_quality,
     read_mriqc,
 )
+from surreal_bids.analysis.outputs import describe_table
 from surreal_bids.bids.outputs import output_path, sidecar_path
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_json

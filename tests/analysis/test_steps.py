@@ -1,10 +1,19 @@
+from types import SimpleNamespace
+
 import nibabel as nib
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
-from surreal_bids.analysis.patterns import describe_patterns, paint_regions, values_by_region
+from surreal_bids.analysis import patterns
+from surreal_bids.analysis.patterns import (
+    LEAST_CHANGE,
+    PATTERN_COLUMNS,
+    describe_patterns,
+    paint_regions,
+    values_by_region,
+)
 from surreal_bids.cohort.cohort import Cohort, read_cohort
 from surreal_bids.config import TrainingOptions
 from surreal_bids.model.training import pattern_changes
@@ -67,13 +76,29 @@ def test_changes_are_the_mean_of_what_the_decomposer_says(n_people):
 
 def test_the_table_of_patterns_has_a_row_a_region_and_pattern(cohort, selected):
     model = selected[0]
-    table = describe_patterns(model, prepare(cohort).normalised)
-    changes = ['change_percent', 'change_percent_member_spread', 'change_sd']
-    assert list(table) == ['pattern', 'region', 'muse_regions', *changes]
+    people = cohort.select(cohort.is_patient)
+    contributions = model.contributions(people.features, people.people)
+    table = describe_patterns(model, people, contributions)
+    assert list(table) == PATTERN_COLUMNS
     assert len(table) == len(model.pattern_names) * len(cohort.wanted)
     relative = model.preprocessing.normaliser.sd_ / model.preprocessing.normaliser.mean_
     expected = np.tile(100 * relative, len(model.pattern_names)) * table['change_sd']
     np.testing.assert_allclose(table['change_percent'], expected)
+    clear = table['change_sd'].abs() > np.fmax(table['change_sd_spread'], LEAST_CHANGE)
+    assert clear[table['shown']].all()
+    assert (table.loc[table['shown'], 'contribution'] > 0).all()
+    assert set(table['shown']) == {True, False}
+
+
+def test_the_spread_over_folds_is_that_of_matched_patterns(cohort, monkeypatch):
+    """Fold 2 has the patterns in another order."""
+    changes = {1: [[1.0, 2.0], [5.0, 6.0]], 2: [[5.0, 9.0], [3.0, 2.0]]}
+    models = {fold: SimpleNamespace(pattern_names=('r1', 'r2'), fold=fold) for fold in changes}
+    names = {1: {'r1': 'r1', 'r2': 'r2'}, 2: {'r2': 'r1', 'r1': 'r2'}}
+    monkeypatch.setattr(patterns, '_changes', lambda one, _: np.array([changes[one.fold]]))
+    fitted = SimpleNamespace(models=models, names=names)
+    found = patterns._spread_of_folds(fitted, cohort, ['r1', 'r2'])
+    np.testing.assert_allclose(found, [[1, 0], [0, 1.5]])
 
 
 @pytest.mark.parametrize(
@@ -90,7 +115,7 @@ def test_features_have_names_for_people(feature, name):
 
 def test_regions_are_painted_with_their_values():
     labels = nib.Nifti1Image(np.arange(24, dtype=np.int16).reshape(2, 3, 4), np.eye(4))
-    table = pd.DataFrame({'muse_regions': ['3 5', '7', None], 'change_percent': [-10.0, 4, 9]})
+    table = pd.DataFrame({'muse_regions': ['3 5', '7', None], 'change_sd': [-10.0, 4, 9]})
     image = paint_regions(labels, values_by_region(table) | {500: 1.0})
     expected = np.zeros(24)
     expected[[3, 5]], expected[7] = -10, 4

@@ -95,21 +95,21 @@ def test_r_indices_of_everyone_are_written(done):
     out = done.parent / 'out'
     table = read(out / 'phenotype' / 'rindices.tsv')
     assert table['group'].value_counts().to_dict() == {'PT': 40, 'CN': 29}
+    assert len(table) == 71
     n_patterns = json.loads((out / 'models' / 'model.json').read_text())['Selected']['n_patterns']
     indices = [f'r{k}' for k in range(1, n_patterns + 1)]
-    wanted = ['participant_id', 'group', *indices, *(f'{name}_member_spread' for name in indices)]
-    assert list(table)[: len(wanted)] == wanted
-    assert set(table['brain_in_range'].map(str).str.lower()) <= {'true', 'false'}
+    assert {'participant_id', 'group', *indices, 'status', 'flags'} <= set(table)
     described = json.loads((out / 'phenotype' / 'rindices.json').read_text())
     assert list(described) == list(table)
 
 
 @pytest.mark.slow
 def test_who_was_left_out_is_a_table(done):
-    table = read(done.parent / 'out' / 'group_exclusions.tsv')
-    assert table['participant_id'].tolist() == ['sub-002', 'sub-050']
-    assert 'age is missing' in table['reason'][0]
-    assert 'volumes far from those of the group' in table['reason'][1]
+    table = read(done.parent / 'out' / 'phenotype' / 'rindices.tsv').set_index('participant_id')
+    reasons = table.loc[table['status'] == 'excluded', 'reason']
+    assert reasons.index.tolist() == ['sub-002', 'sub-050']
+    assert 'age is missing' in reasons.iloc[0]
+    assert 'volumes far from those of the group' in reasons.iloc[1]
 
 
 @pytest.mark.slow
@@ -118,12 +118,10 @@ def test_who_was_left_out_is_a_table(done):
     [
         ('phenotype/roi_volumes.tsv', 33, 71),
         ('phenotype/harmonized_volumes.tsv', 33, 69),
-        ('group_associations.tsv', 11, None),
-        ('group_patterns.tsv', 7, None),
+        ('group_statistics.tsv', 9, None),
+        ('group_patterns.tsv', 8, None),
         ('phenotype/contributions.tsv', 35, None),
-        ('phenotype/deviations.tsv', 34, 2 * 69),
-        ('group_diagnosis.tsv', 6, 3),
-        ('group_differences.tsv', 7, 4),
+        ('phenotype/deviations.tsv', 34, 69),
     ],
 )
 def test_other_tables(done, name, columns, rows):
@@ -134,9 +132,7 @@ def test_other_tables(done, name, columns, rows):
 
 @pytest.mark.slow
 def test_every_table_is_described(done):
-    names = ('exclusions', 'agreement', 'associations', 'covariates', 'patterns')
-    names += ('diagnosis', 'differences')
-    assert_described(done.parent / 'out', *(f'group_{name}.tsv' for name in names))
+    assert_described(done.parent / 'out', 'group_statistics.tsv', 'group_patterns.tsv')
 
 
 @pytest.mark.slow
@@ -156,13 +152,12 @@ def test_contributions_add_up_and_their_means_are_beside_the_patterns(done):
 
 
 @pytest.mark.slow
-def test_measures_are_associated(done):
-    table = read(done.parent / 'out' / 'group_associations.tsv')
-    assert set(table['variable']) == {'mmse'}
-    assert set(table['adjusted_for']) == {'age, sex, icv, site'}
-    covariates = read(done.parent / 'out' / 'group_covariates.tsv')
-    assert set(covariates['variable']) == {'age', 'sex', 'icv', 'site'}
-    assert set(covariates['group']) == {'controls', 'patients'}
+def test_all_statistics_are_in_one_table(done):
+    table = read(done.parent / 'out' / 'group_statistics.tsv').set_index('analysis')
+    assert list(table.loc['separation', 'index']) == ['sum of R-indices', 'r1', 'r2']
+    assert set(table.loc['group difference', 'measure']) == {'age', 'sex', 'icv', 'site'}
+    associated = table.loc[['association']]
+    assert (associated['p_corrected'].astype(float) >= associated['p'].astype(float)).all()
 
 
 @pytest.mark.slow
@@ -175,7 +170,8 @@ def test_the_report_opens(done):
 @pytest.mark.slow
 def test_participants_have_reports(done):
     out = done.parent / 'out'
-    names = read(out / 'phenotype' / 'rindices.tsv')['participant_id'][:REPORTS]
+    results = read(out / 'phenotype' / 'rindices.tsv')
+    names = results.loc[results['status'] != 'excluded', 'participant_id'][:REPORTS]
     assert sorted(path.stem for path in out.glob('sub-*.html')) == sorted(names)
     page = Page(out / 'sub-003.html')
     check_offline(page)
@@ -433,8 +429,8 @@ def test_visits_are_described_and_people_counted_once(tmp_path):
     by_visit = table.set_index(['participant_id', 'session_id'])['r1'][first.name]
     assert float(first['change']) == pytest.approx(by_visit['ses-2'] - by_visit['ses-1'], abs=2e-6)
     assert float(first['years']) == pytest.approx(2, abs=0.01)
-    groups = read(tmp_path / 'out' / 'group_change.tsv')
-    assert groups['outcome'].tolist() == ['compared'] * 2
+    groups = read(tmp_path / 'out' / 'group_statistics.tsv')
+    assert groups['analysis'].value_counts()['change per year'] == 6
     page = Page(tmp_path / 'out' / 'sub-003.html')
     check_structure(page)
     for words in ('ses-2, the last of 2', 'Regional contributions', 'Changes of R-indices'):
@@ -442,7 +438,7 @@ def test_visits_are_described_and_people_counted_once(tmp_path):
     assert f'{RETEST_PAIRS} pairs of repeated scans' in page.words
     assert changes['reliable'].eq(False).any()
     assert 'Change over visits' in Page(tmp_path / 'out' / 'group.html').words
-    assert_described(tmp_path / 'out', 'changes.tsv', 'group_change.tsv')
+    assert_described(tmp_path / 'out', 'changes.tsv')
 
 
 def write_participants(out: Path, atlas: str = 'network', numbering: str = 'muse') -> None:
@@ -492,10 +488,11 @@ def test_from_outputs_of_participants_to_maps(tmp_path):
     assert (
         out / f'group_space-{TEMPLATE}_seg-muse_contrast-r1_stat-change_statmap.nii.gz'
     ).is_file()
-    assert 'sub-999' in read(out / 'group_exclusions.tsv')['participant_id'].tolist()
+    results = read(out / 'phenotype' / 'rindices.tsv').set_index('participant_id')
+    assert results.loc['sub-999', 'status'] == 'excluded'
     assert '<section id="maps">' in (out / 'group.html').read_text()
     assert_described(out, 'group_label-GM_contrasts.tsv')
-    analysed = read(out / 'phenotype' / 'rindices.tsv')['participant_id']
+    analysed = results.index[results['status'] != 'excluded']
     ends = [f'space-{TEMPLATE}_label-GM_stat-z_statmap.{end}' for end in ('nii.gz', 'json')]
     own = {out / name / 'anat' / f'{name}_{end}' for name in analysed for end in ends}
     assert set(out.glob('sub-*/anat/*_statmap.*')) == own

@@ -207,18 +207,6 @@ def test_the_mean_is_the_pattern_c_index_of_the_patients(tmp_path, truth, capsys
     assert f'(pattern-c-index) {expected:.3f}' in capsys.readouterr().out
 
 
-def test_the_final_model_is_scored_beside_the_held_out(tmp_path, truth, capsys):
-    table, path = truth
-    held_out = 1 - table[['r1', 'r2']]
-    both = held_out.join(table[['r1', 'r2']].add_suffix('_trained_on'))
-    rindices = write_tsv(tmp_path / 'rindices.tsv', both.assign(participant_id=PEOPLE))
-    assert main(['score', str(rindices), str(path)]) == 0
-    printed = capsys.readouterr().out
-    expected = pattern_c_index(held_out.iloc[4:], table[['r1', 'r2']].iloc[4:])
-    assert f'(pattern-c-index) {expected:.3f} out of fold' in printed
-    assert '; 1.000 with the final model' in printed
-
-
 @pytest.mark.parametrize(
     ('change', 'message'),
     [

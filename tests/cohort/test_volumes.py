@@ -3,7 +3,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surreal_bids.analysis.descriptions import describe_volumes
+from surreal_bids.analysis.outputs import describe_table
 from surreal_bids.bids.outputs import output_path, record_path, write_record
 from surreal_bids.cohort.reader import in_order, read_visit_table, visit_columns
 from surreal_bids.cohort.volumes import collect_volumes, find_segmented
@@ -171,8 +171,9 @@ def test_sessions_are_a_column_only_where_there_are_some(sessions):
     assert columns['participant_id'].tolist() == ['sub-1', 'sub-2']
 
 
-@pytest.mark.parametrize(('is_volume', 'unit'), [(True, 'mm^3'), (False, '1')])
-def test_columns_are_described(is_volume, unit):
-    described = describe_volumes(['participant_id', 'MUSE_47', 'thickness'], is_volume)
+@pytest.mark.parametrize('unit', ['mm^3', '1'])
+def test_columns_are_described(unit):
+    columns = ['participant_id', 'MUSE_47', 'thickness']
+    described = describe_table('volumes', columns, unit=unit, steps='')
     assert described['MUSE_47'] == {'Description': 'Volume of Right hippocampus', 'Units': unit}
     assert set(described) == {'participant_id', 'MUSE_47', 'thickness'}

@@ -6,16 +6,18 @@ import nibabel as nib
 import numpy as np
 import pandas as pd
 
+from surreal_bids.analysis.engine import flag_words
 from surreal_bids.analysis.image_quality import ImageQuality
 from surreal_bids.analysis.individuals import GroupTables, find_reference
 from surreal_bids.analysis.maps import VoxelMaps
-from surreal_bids.analysis.statistics import compare_groups
+from surreal_bids.analysis.statistics import ASSOCIATION_COLUMNS, compare_groups
 from surreal_bids.cautions import MODEL, Caution
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.features import column_features
 from surreal_bids.cohort.requirements import PreprocessingOptions
 from surreal_bids.cohort.uses import FRAME
 from surreal_bids.files import write_image
+from surreal_bids.reports.flags import OUTLIER
 from surreal_bids.reports.group import GroupReport
 from surreal_bids.reports.mosaics import Background, RegionPainter
 from tests.reports.html_page import HOSTILE
@@ -114,17 +116,16 @@ def make_found(kind, folder, sizes=(N_CN, N_PT)) -> SimpleNamespace:
             'region': [*REGIONS] * 2,
             'muse_regions': [str(k) for k in REGIONS.values()] * 2 if full else None,
             'change_percent': [-14.0, -12, -9, 0.2, 0.1, 0.2, -0.3, -8.0],
-            'change_percent_member_spread': 1.0,
+            'change_sd_spread': 0.1,
             'change_sd': [-1.4, -1.2, -0.9, 0.02, 0.01, 0.02, -0.03, -0.8],
             'contribution': [0.1, 0.1, 0.05, 0.0, 0.0, 0.0, 0.0, 0.2],
             'shown': [True] * 3 + [False] * 4 + [True],
         }
     )
     associations = pd.DataFrame(
-        [(name, 'r1', 'Spearman', None, 'age, sex, site', 18, 0.41, 0.1, 0.7, 0.04, 0.08)],
-        columns=['variable', 'pattern', 'test', 'higher_level', 'adjusted_for', 'n', 'r', 'r_low',
-                 'r_high', 'p', 'p_fdr'],
-    )  # fmt: skip
+        [(name, 'r1', None, 'age, sex, site', 18, 0.41, 0.1, 0.7, 0.04, 0.08)],
+        columns=list(ASSOCIATION_COLUMNS),
+    )
     change = pd.DataFrame({'r_index': ['r1'], 'difference': [0.031], 'p': [0.02], 'p_holm': [0.02]})
     caution = Caution(f'Few controls ({name})', 'Numbers are uncertain', 'Add controls', MODEL)
     return SimpleNamespace(
@@ -135,6 +136,9 @@ def make_found(kind, folder, sizes=(N_CN, N_PT)) -> SimpleNamespace:
         adapted=True,
         fitted=object(),
         results=results,
+        scored=cohort,
+        all_results=results,
+        flags=pd.Series(['; '.join(flag_words(row)) for row in results.to_dict('records')], index),
         first_visits=results.assign(group=cohort.groups),
         patterns=patterns,
         associations=associations if full else associations.iloc[:0],
@@ -174,6 +178,7 @@ def make_report(folder, kind='full', sizes=(N_CN, N_PT), **changes) -> GroupRepo
         table.loc['sub-05', 'outliers'] = 'efc'
         made['voxel_maps'] = {'GM': VoxelMaps(images, summary, {'r2slope': 'only 2 patients'})}
         made['images'] = ImageQuality(table, scores)
+        found.flags['sub-05'] = OUTLIER
     title = HOSTILE if kind == 'hostile' else 'Study'
     methods = METHODS | ({'map_tissues': (), 'change': False} if kind == 'minimal' else {})
     return GroupReport(folder / 'out', title, found, **({'methods': methods} | made | changes))
@@ -210,7 +215,7 @@ def make_tables(root, kind='full', **changes) -> GroupTables:
         results[f'{name}_low'], results[f'{name}_high'] = results[name] - 0.1, results[name] + 0.1
         results[f'{name}_centile'] = 96.0
     results = results.assign(centile_of='like_age', centile_controls=34, status='complete')
-    results = results.assign(brain_in_range=True, covariates_out_of_range='none', held_out=True)
+    results = results.assign(flags=None, held_out=True)
     identity = results[['participant_id', 'session_id']]
     deviations = identity.assign(order_by='date', years=[0.0, 2.0, *[0.0] * 40], age=71.3412)
     deviations = deviations.assign(sex='F', site=HOSTILE if kind == 'hostile' else 'A')

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from surreal_bids import __version__
+from surreal_bids.analysis.engine import flag_words
 from surreal_bids.analysis.individuals import Reference
 from surreal_bids.cautions import Caution
 from surreal_bids.exceptions import DataError
@@ -240,7 +241,7 @@ def test_errors_of_failed_steps_are_on_the_page(tmp_path):
 
 def test_flags_are_words_with_warnings():
     row = {'status': 'not_held_out', 'brain_in_range': False, 'covariates_out_of_range': 'age'}
-    words = flags.flag_words(row | {'n_imputed': 2, 'fold_correlation': 0.2})
+    words = flag_words(row | {'n_imputed': 2, 'fold_correlation': 0.2})
     assert words == [
         'no out-of-fold model',
         'volumes unlike the training participants',
@@ -248,8 +249,8 @@ def test_flags_are_words_with_warnings():
         '2 regions imputed',
     ]
     assert all(flags.warning_of(word) for word in words)
-    assert flags.flag_words({'status': 'complete', 'fold_correlation': 0.2}) == [flags.ANOTHER_FOLD]
-    assert flags.flag_words({'status': 'complete'}) == []
+    assert flag_words({'status': 'complete', 'fold_correlation': 0.2}) == [flags.ANOTHER_FOLD]
+    assert flag_words({'status': 'complete'}) == []
 
 
 def test_tables_escape_format_link_and_mark():

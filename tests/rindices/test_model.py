@@ -95,7 +95,7 @@ def test_the_incomplete_have_no_r_index_and_say_so(study, saved):
     assert results.loc['sub-002', 'status'] == 'incomplete'
     assert results.drop(columns='status').loc['sub-002'].isna().all()
     assert results.drop(index='sub-002').notna().all(axis=None)
-    assert 'incomplete: sub-002' in summarise_results(results)
+    assert 'incomplete: sub-002' in summarise_results(results, pd.DataFrame())
 
 
 @pytest.mark.parametrize('choice', ['skip', 'error'])
@@ -130,7 +130,7 @@ def test_profiles_outside_the_training_population_are_flagged(study, saved, colu
 
 def test_everyone_outside_hints_at_units(study, saved, caplog):
     results = saved.compute(study.features * 1000, study.people)
-    assert 'outside the training population' in summarise_results(results)
+    assert 'outside the training population' in summarise_results(results, pd.DataFrame())
     assert 'units' in caplog.text
 
 
@@ -174,8 +174,7 @@ def test_results_are_written_with_a_description_of_each_column(tmp_path, saved, 
     described = json.loads((tmp_path / 'r.json').read_text())
     assert list(described) == table.columns.tolist()
     assert table.columns[:2].tolist() == ['participant_id', 'group']
-    assert table.loc[0, ['r1', 'brain_in_range']].tolist() == ['n/a', 'n/a']
-    assert set(table['brain_in_range']) <= {'true', 'false', 'n/a'}
+    assert table.loc[0, ['r1', 'flags']].tolist() == ['n/a', 'covariate, ICV or site missing']
     assert not table.isin(['nan', 'NaN', '']).any(axis=None)
 
 

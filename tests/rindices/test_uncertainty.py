@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from surreal_bids.analysis.descriptions import describe_results
 from surreal_bids.exceptions import DataError
 from surreal_bids.model.bundle import load_bundle, save_bundle
 from surreal_bids.rindices.crossfit import cross_fit, fit_folds, prepare_folds
@@ -179,7 +178,6 @@ def test_the_held_out_have_intervals_and_centiles(cohort, model, fitted):
     assert list(results)[4:10] == [
         *('r1_low', 'r1_high', 'r2_low', 'r2_high', 'r1_centile', 'r2_centile'),
     ]
-    assert list(describe_results(results, NAMES, {})) == list(results)
     json.dumps(notes, allow_nan=False)
     reference = notes[REFERENCE]
     assert {group: each['Number'] for group, each in reference.items()} == {'CN': 70, 'PT': 41}
