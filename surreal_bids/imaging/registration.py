@@ -308,7 +308,8 @@ def _make_level(
     values, affine = _reduce(fixed, spacing)
     moving_values, moving_affine = _reduce(moving, spacing)
     margin = np.ceil(BOX_MARGIN_MM / voxel_sizes(affine)).astype(int)
-    indices = np.stack(np.mgrid[_around(values != 0, margin)], axis=-1).reshape(-1, 3)
+    grid = np.mgrid[_around(values != 0, margin)]
+    indices = np.ascontiguousarray(grid.reshape(3, -1).T)
     return _Level(
         points=apply_affine(affine, indices) - centre,
         values=values[tuple(indices.T)].astype(np.float64),

@@ -419,7 +419,7 @@ def write_individual(
     one
         The participant.
     painter
-        Draws maps of regions; None where features are not regions of the built-in atlas.
+        Draws maps of regions; None where features are not MUSE regions.
     meanings
         What each pattern is, in words.
     following

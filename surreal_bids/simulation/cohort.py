@@ -196,7 +196,8 @@ def write_regions(root: Path, plan: CohortPlan, labels: Image, patterns: pd.Data
     write_json(truth / 'regions.json', described)
     if plan.atlases:
         write_tsv(root / ATLASES / 'dseg.tsv', regions)
-        write_json(root / ATLASES / 'dseg.json', {each: described[each] for each in regions})
+        columns = map(str, regions)
+        write_json(root / ATLASES / 'dseg.json', {each: described[each] for each in columns})
 
 
 def simulate_all(root: Path, plan: CohortPlan, people: list[Person], nprocs: int) -> None:

@@ -169,7 +169,7 @@ def test_who_fails_the_check_has_a_log(tmp_path, capsys):
     assert main(arguments) == 1
     logs = tmp_path / 'out' / 'logs'
     assert capsys.readouterr().out.endswith(f'Details are in {logs}.\n')
-    for name, reason in (('sub-02', 'the file is empty'), ('sub-03', 'no T1w image')):
+    for name, reason in (('sub-02', 'cannot be read as an image'), ('sub-03', 'no T1w image')):
         text = (logs / f'{name}.log').read_text()
         assert 'check: ' in text
         assert reason in text

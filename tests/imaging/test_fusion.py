@@ -114,25 +114,6 @@ def test_intensities_count_as_in_a_mixture_of_normal_distributions():
         assert seen == pytest.approx(expected, abs=1e-4)
 
 
-def test_a_sulcus_that_most_atlases_call_cortex_is_not_cortex():
-    """A brain that has shrunk: dark voxels where seven of ten atlases have cortex."""
-    rng = np.random.default_rng(0)
-    n_voxels, cortex = 4000, 3
-    fluid = np.arange(n_voxels) < 1000
-    sure = np.arange(n_voxels) < 200
-    values = (np.where(fluid, 0.3, 0.65) + rng.normal(0, 0.05, n_voxels)).astype(np.float32)
-    votes = Votes(n_voxels)
-    for number in range(10):
-        label = np.where(sure | (fluid & (number < 3)), 0, cortex)
-        votes.add(label, np.ones(n_voxels, np.float32))
-    called_cortex = votes.labels == cortex
-    before = (votes.shares() * called_cortex).sum(axis=0)
-    after = (shares_by_intensity(votes, values) * called_cortex).sum(axis=0)
-    assert before[fluid & ~sure].min() == pytest.approx(0.7)
-    assert (after[fluid & ~sure] > 0.5).mean() < 0.05
-    assert (after[~fluid] > 0.98).all()
-
-
 @pytest.mark.parametrize(('voxel_mm', 'count'), [(1.0, True), (3.000001, True), (4.0, False)])
 def test_intensities_of_wide_voxels_do_not_count(head, voxel_mm, count):
     """Two atlases of the same brain, one with displaced labels: intensities tell which is right."""

@@ -106,36 +106,6 @@ def test_tissue_that_is_missing_has_no_metrics():
     assert found['snr_gm'] is not None
 
 
-SPOILT = {
-    'noise': (lambda values, rng: values + rng.normal(0, 12, values.shape), 'snr_wm', -1),
-    'ghost': (lambda values, _: values + 0.3 * np.roll(values, 20, axis=1), 'efc', 1),
-    'low contrast': (
-        lambda values, rng: 70 + 0.3 * (values - 70) + rng.normal(0, 4, values.shape),
-        'cjv',
-        1,
-    ),
-    'bright vessel': (
-        lambda values, _: np.where(np.indices(values.shape).sum(0) < 12, 900, values),
-        'wm2max',
-        -1,
-    ),
-    'noise in air': (
-        lambda values, rng: np.where(values < 12, 4 * values, values),
-        'snrd_total',
-        -1,
-    ),
-}
-
-
-@pytest.mark.parametrize('how', SPOILT)
-def test_a_spoilt_image_is_noticed(how):
-    raw, mask, tissues = head()
-    spoil, metric, sign = SPOILT[how]
-    worse = image(spoil(np.asarray(raw.dataobj), np.random.default_rng(2)))
-    before, after = measure(raw, mask, tissues)[metric], measure(worse, mask, tissues)[metric]
-    assert sign * (after - before) > 0.1 * abs(before)
-
-
 def regions(**columns):
     rows = {
         'index': [47, 48, 35],
