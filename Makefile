@@ -81,7 +81,6 @@ docs: $(DOCS_STAMP) $(HOST_STAMP)  ## The documentation as pages to read, in bui
 
 bench: $(STAMP)  ## Speed beside the alternatives; results go to benchmarks/results
 	$(BIN)/python benchmarks/speed.py
-	$(BIN)/python benchmarks/twins.py
 
 paper: $(STAMP)  ## The paper's experiments in a quick setting (docs/paper.md tells of the full one)
 	$(ONE_THREAD) $(BIN)/python benchmarks/paper.py $(DEMO)/paper --quick

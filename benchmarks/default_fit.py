@@ -1,15 +1,12 @@
 """Accuracy of the default, without training options, on people not used for any choice.
 
     python benchmarks/default_fit.py tasks sizes number null --seeds 41 42 43 [--jobs 8]
-    python benchmarks/default_fit.py sample --folder OFFICIAL
 
 - tasks: the paper's five with M = 3 given, 492 + 900 participants.
 - sizes: basic in smaller cohorts.
 - number: the chosen M if 1 to 5 are true, in cohorts of three sizes with three kinds of severities;
   every other cohort has mild effects.
 - null: the same cohorts with shuffled labels.
-- sample: the sample of the authors' repository (OFFICIAL holds sample_roi.csv and
-  sample_data_ground_truth.csv).
 
 Each c-index is compared with that of the linear factors alone, and with ridge regression that is
 given the true severities of nine tenths of the patients and predicts those of the others.
@@ -23,18 +20,14 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import torch
-from machine import write_results
+from machine import one_thread, write_results
 from numpy.typing import NDArray
 from scipy.stats import beta, norm
 from sklearn.linear_model import RidgeCV
 from sklearn.model_selection import cross_val_predict
-from threadpoolctl import threadpool_limits
 
 from surreal_bids.harmonization.covariates import CN_MEAN, CN_SD, CNNormaliser
 from surreal_bids.model.estimator import SurrealGAN
@@ -152,29 +145,12 @@ def jobs_of(what: Iterable[str], seeds: list[int], cohorts: int) -> Iterator[Job
             yield from ((each, str(case), seeds[0]) for case in range(cohorts * 2 // 3))
 
 
-def run_sample(folder: Path) -> Row:
-    """The authors' sample."""
-    table = pd.read_csv(folder / 'sample_roi.csv')
-    truth = pd.read_csv(folder / 'sample_data_ground_truth.csv').iloc[:, 1:].to_numpy()
-    volumes = table.drop(columns=['participant_id', 'diagnosis']).to_numpy()
-    patient = (table['diagnosis'] == 1).to_numpy()
-    X = CNNormaliser().fit(volumes, ~patient).transform(volumes)
-    return {'what': 'sample', 'case': 'authors', 'seed': 0} | score(X, patient, truth)
-
-
-def one_thread() -> None:
-    """Limit a process to one core."""
-    torch.set_num_threads(1)
-    threadpool_limits(1)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    known = ('tasks', 'sizes', 'number', 'null', 'sample')
+    known = ('tasks', 'sizes', 'number', 'null')
     parser.add_argument('what', nargs='+', choices=known)
     parser.add_argument('--seeds', type=int, nargs='+', default=[41, 42, 43])
     parser.add_argument('--cohorts', type=int, default=30, help='of number; null has two thirds')
-    parser.add_argument('--folder', type=Path, help="the authors' sample")
     parser.add_argument('--jobs', type=int, default=os.cpu_count())
     arguments = parser.parse_args()
     rows = []
@@ -184,8 +160,6 @@ def main() -> None:
         for future in as_completed([processes.submit(run, job) for job in todo]):
             rows.append(future.result())
             print(rows[-1], flush=True)
-    if 'sample' in arguments.what:
-        rows.append(run_sample(arguments.folder))
     rows.sort(key=lambda row: (known.index(row['what']), row['case'], row['seed']))
     name = '_'.join(('default_fit', *arguments.what))
     write_results(name, rows, 'torch', 'numpy')

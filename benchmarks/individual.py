@@ -5,8 +5,6 @@
 Simulated cohorts (true volumes) are fitted as `surreal-gan fit --n-patterns 3` does, folds
 included. Each seed is a new sample. For each cohort:
 
-- sum_error: largest difference between an R-index and baseline plus contributions, over all
-  participants, for every member and the consensus, by the final model and out of fold.
 - region_auc: how well contributions to the R-index of a patient's strongest true pattern identify
   its regions (area under the curve; median over patients, and the lowest tenth).
 - coverage: share of true severities of patients within the interval, in the unit of the R-index by
@@ -34,17 +32,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
-from machine import write_results
+from machine import one_thread, write_results
 from numpy.typing import NDArray
 from planning import SITE_SHIFT
 from sklearn.metrics import roc_auc_score
-from threadpoolctl import threadpool_limits
 
 from surreal_bids.cohort.cohort import Cohort, read_cohort
 from surreal_bids.config import CohortOptions, TrainingOptions, training_options
-from surreal_bids.model.contributions import member_contributions
-from surreal_bids.model.training import members_r_indices
 from surreal_bids.regions import muse_indices
 from surreal_bids.rindices.crossfit import CrossFit, cross_fit, fit_folds, prepare_folds
 from surreal_bids.rindices.intervals import INTERVALS, SEVERITIES
@@ -99,13 +93,6 @@ def score(
     r, true = results.loc[patient, names].to_numpy(), truth[patient]
     order = names[match_patterns(np.corrcoef(r.T, true.T)[: len(names), len(names) :])]
     return {
-        'sum_error': max(
-            sum_error(contributions, results, names),
-            sum_error(
-                model.contributions(cohort.features, cohort.people), model.apply(cohort), names
-            ),
-            *(member_error(each, cohort) for each in (model, *fitted.models.values())),
-        ),
         **region_auc(task, contributions, cohort, true, order),
         **coverage(results[patient], true, order, learned),
         **beyond(results, patient, order),
@@ -162,24 +149,6 @@ def score_sites(model: TableModel, cohort: Cohort, truth: Floats, order: NDArray
     return found
 
 
-def sum_error(contributions: pd.DataFrame, results: pd.DataFrame, names: NDArray) -> float:
-    """Return the largest difference between R-indices and sums of contributions."""
-    indices = results[names].dropna().to_numpy().ravel()
-    return float(np.abs(contributions.sum(axis=1).to_numpy() - indices).max())
-
-
-def member_error(model: TableModel, cohort: Cohort) -> float:
-    """Return the same for each member."""
-    steps = model.with_unseen_site('skip').preprocessing
-    people = steps.transform(cohort.features, cohort.people).normalised
-    errors = []
-    for portion in torch.tensor(people.to_numpy(), dtype=torch.float32).split(128):
-        baseline, of_regions = member_contributions(model.gan.weights_, portion)
-        sums = baseline[:, None] + of_regions.sum(dim=-1)
-        errors.append(np.abs(sums.numpy() - members_r_indices(model.gan.weights_, portion)).max())
-    return float(max(errors))
-
-
 def region_auc(
     task: str, contributions: pd.DataFrame, cohort: Cohort, true: Floats, order: NDArray
 ) -> Row:
@@ -232,12 +201,6 @@ def run(job: tuple[str, str, int]) -> Row:
     named = {'task': task, 'controls': SIZES[size][0], 'patients': SIZES[size][1], 'seed': seed}
     found = score(task, cohort, model, fitted, truth, seed)
     return named | found | {'seconds': time.perf_counter() - begin}
-
-
-def one_thread() -> None:
-    """Limit a process to one core."""
-    torch.set_num_threads(1)
-    threadpool_limits(1)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Circumstances that every benchmark records: date, machine, versions."""
+"""What benchmarks share: circumstances that each records (date, machine, versions), one core."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pandas as pd
+import torch
+from threadpoolctl import threadpool_limits
 
 from surreal_bids.files import MISSING, write_tsv
 
@@ -47,3 +49,9 @@ def write_results(name: str, rows: pd.DataFrame | list[dict], *packages: str) ->
     path = write_tsv(RESULTS / f'{table["date"].iloc[0]}_{name}.tsv', table)
     print(f'Written to {path}')
     return path
+
+
+def one_thread() -> None:
+    """Limit a process to one core."""
+    torch.set_num_threads(1)
+    threadpool_limits(1)

@@ -4,11 +4,9 @@
     python benchmarks/network.py tell OUT
 
 HEADS holds one npz per head, as written by `benchmarks/train_network.py prepare`: bias correction
-and brain mask as in the app. A NAME is a prefix of the names of some heads. `--ventricles 2` first
-enlarges the ventricles to twice their volume, and `--cortex 0.85` shrinks the cortex while the
-fluid around it grows, both by a flow with constant divergence, unlike the augmentation in training.
-Overlap is Dice; volumes are sums of probabilities, without the factors of the app. Regions 81 to
-95, parts of white matter, are excluded if hand labels lack them.
+and brain mask as in the app. A NAME is a prefix of the names of some heads. Overlap is Dice;
+volumes are sums of probabilities, without the factors of the app. Regions 81 to 95, parts of white
+matter, are excluded if hand labels lack them.
 """
 
 from __future__ import annotations
@@ -24,48 +22,17 @@ import pandas as pd
 import torch
 from machine import write_results
 from nibabel.nifti1 import Nifti1Image
-from numpy.typing import NDArray
-from scipy import ndimage
 
 from surreal_bids.imaging.network import load_network, segment_regions
 from surreal_bids.regions import muse_table
-from surreal_bids.simulation.anatomy import exponential, smooth, solve_poisson
 
 FIRST_CORTEX = 100
 """MUSE index from which regions are cortex."""
 
 REGIONS = sorted(muse_table()['index'])
 WHITE_MATTER = range(81, 96)
-GROWING = (4, 49, 50, 51, 52)
 HORNS = (49, 50)
-VENTRICLES = (4, 11, 49, 50, 51, 52)
 PACKAGES = ('surreal_bids', 'torch')
-
-
-def resize(part: NDArray, room: NDArray, wanted: float) -> NDArray:
-    """Return a displacement (3, X, Y, Z) that multiplies a volume; `room` gives or takes it."""
-    part, factor = part.astype(np.float32), np.log(wanted)
-    for _ in range(6):
-        source = factor * part
-        source -= room * (source.sum() / room.sum())
-        pulled = exponential(-np.stack(np.gradient(solve_poisson(source))))
-        reached = draw(part, pulled, 1).sum() / part.sum()
-        factor += np.log(wanted / reached)
-    return pulled
-
-
-def grow_ventricles(labels: NDArray, mask: NDArray, wanted: float) -> NDArray:
-    ventricles = np.isin(labels, GROWING)
-    room = smooth(ndimage.binary_erosion(mask, iterations=2).astype(np.float32), 2.0).clip(0)
-    return resize(ventricles, room * ~ventricles, wanted)
-
-
-def widen_sulci(labels: NDArray, mask: NDArray, wanted: float) -> NDArray:
-    return resize(labels >= FIRST_CORTEX, (mask & (labels == 0)).astype(np.float32), wanted)
-
-
-def draw(values: NDArray, pulled: NDArray, order: int) -> NDArray:
-    return ndimage.map_coordinates(values, np.indices(values.shape) + pulled, order=order)
 
 
 def measure(options: argparse.Namespace) -> None:
@@ -76,16 +43,6 @@ def measure(options: argparse.Namespace) -> None:
     for path in sorted(p for name in options.names for p in options.heads.glob(f'{name}*.npz')):
         head = dict(np.load(path))
         x, mask, labels = head['x'], head['m'], head['y']
-        changed = ''
-        for change, amount, sign in (
-            (grow_ventricles, options.ventricles, 'x'),
-            (widen_sulci, options.cortex, 'c'),
-        ):
-            if amount != 1:
-                pulled = change(labels, mask, amount)
-                x, labels = draw(x, pulled, 1), draw(labels, pulled, 0)
-                mask = draw(mask.astype(np.float32), pulled, 1) >= 0.5
-                changed += f'.{sign}{amount:g}'
         began = time.process_time()
         found = segment_regions(
             Nifti1Image(x, head['affine']),
@@ -106,19 +63,9 @@ def measure(options: argparse.Namespace) -> None:
             table[column] = np.bincount(values, minlength=256)[REGIONS] * size
         table['volume'] = [found.volumes[index] for index in REGIONS]
         table['confidence'] = [found.confidence.get(index, np.nan) for index in REGIONS]
-        name = f'{options.weights.stem}.{path.stem}{changed}'
+        name = f'{options.weights.stem}.{path.stem}'
         table.assign(cpu_seconds=took).to_csv(options.out / f'{name}.tsv', sep='\t', index=False)
-        print(name, summary(table, 'oasis' in path.stem), flush=True)
-
-
-def summary(table: pd.DataFrame, hand: bool) -> str:
-    dice = overlap(table, hand)
-    horns = dice[dice.index.isin(HORNS)].mean()
-    ventricles = dice[dice.index.isin(VENTRICLES)].mean()
-    ratio = cortical_ratio(table)
-    return (
-        f'Dice {dice.mean():.3f} ventricles {ventricles:.3f} horns {horns:.3f} cortex {ratio:.3f}'
-    )
+        print(name, flush=True)
 
 
 def cortical_ratio(table: pd.DataFrame) -> float:
@@ -183,8 +130,6 @@ def main() -> None:
     measuring.add_argument('heads', type=Path)
     measuring.add_argument('out', type=Path)
     measuring.add_argument('names', nargs='+')
-    measuring.add_argument('--ventricles', type=float, default=1.0)
-    measuring.add_argument('--cortex', type=float, default=1.0)
     telling = actions.add_parser('tell')
     telling.add_argument('out', type=Path)
     options = parser.parse_args()

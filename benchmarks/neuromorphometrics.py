@@ -54,9 +54,6 @@ HAND_ENDING = '_glm.nii.gz'
 RECORD_ENDING = '_dseg.json'
 """What an atlas was made from; written last, it marks the atlas as complete."""
 
-HIGHEST_LABEL = 207
-"""Of Neuromorphometrics."""
-
 COARSE_MM = 2.0
 """Voxels in which the template is registered, since lobes need no more: 6 s of one core."""
 
@@ -196,12 +193,6 @@ def _check(t1w: Image, labels: Image, path: Path) -> None:
     if sizes.max() > sizes.min() * (1 + CUBE_TOLERANCE):
         raise DataError(f'{path}: voxels of {sizes.round(2).tolist()} mm are no cubes; resample it')
     values = np.unique(np.asarray(labels.dataobj))
-    odd = values[(values != np.round(values)) | (values < 0) | (values > HIGHEST_LABEL)]
-    if odd.size:
-        raise DataError(
-            f'{path}: {list_briefly(odd.tolist())} are no labels of Neuromorphometrics (0 to '
-            f'{HIGHEST_LABEL})'
-        )
     if not set(CEREBRAL_WHITE.values()) <= set(values.tolist()):
         raise DataError(
             f'{path}: no cerebral white matter (labels 44 and 45) on both sides; these are other '

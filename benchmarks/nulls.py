@@ -28,11 +28,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-import torch
-from machine import RESULTS, circumstances
+from machine import RESULTS, circumstances, one_thread
 from planning import SITE_SHIFT
 from scipy import stats
-from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from surreal_bids.analysis.engine import Analysis
@@ -52,7 +50,6 @@ from surreal_bids.rindices.crossfit import (
 from surreal_bids.rindices.model import TableModel, TrainingData, prepare
 from surreal_bids.simulation.population import (
     built_in_population,
-    read_controls,
     sample_controls,
     volume_columns,
 )
@@ -60,7 +57,6 @@ from surreal_bids.simulation.tables import (
     find_task,
     impose_atrophy,
     sample_severities,
-    simulate_table,
 )
 from surreal_bids.stats.concordance import (
     area_under_curve,
@@ -72,8 +68,6 @@ from surreal_bids.stats.linear import regress
 Draw = Callable[[int], dict[str, float]]
 Limits = Mapping[str, tuple[float, float]]
 
-REAL_PEOPLE = Path(__file__).resolve().parents[2] / 'shared/data/tables/ixi_muse145.csv'
-"""291 healthy people (IXI), kept beside the repository; without them, their null is omitted."""
 
 ANY = (-np.inf, np.inf)
 """Limits of a number that is only shown."""
@@ -228,17 +222,6 @@ def limits_of_associations(controls: Sequence[int] = (30, 100, 492)) -> Limits:
 def head_size(seed: int, size: tuple[int, int] = (200, 300)) -> dict[str, float]:
     """Dependence of R-indices of equal severity on head size and sex; the paper's atrophy."""
     return _of_heads(partial(simulate, Study(*size, task='basic'), seed))
-
-
-def head_size_of_real_people(seed: int, n_cn: int = 120) -> dict[str, float]:
-    """The same with volumes of real people, some of whom get the paper's atrophy."""
-    controls = read_controls(REAL_PEOPLE)
-    n_pt = len(controls.people) - n_cn
-    table = simulate_table('basic', n_cn, n_pt, seed, controls)
-    severities = table.severities.drop(columns='participant_id').to_numpy()
-    people = table.participants.drop(columns=['participant_id', 'site'])
-    volumes = table.volumes.drop(columns='participant_id')
-    return _of_heads(lambda **options: _read(volumes, people, severities, options))
 
 
 def _of_heads(read: Callable[..., Simulated]) -> dict[str, float]:
@@ -494,8 +477,6 @@ NULLS: dict[str, Null] = {
     ),
     'head_size': Null(head_size, 2, 20, HEAD_SIZE, partial(head_size, size=(100, 150))),
 }
-if REAL_PEOPLE.exists():
-    NULLS['head_size_of_real_people'] = Null(head_size_of_real_people, 2, 20, HEAD_SIZE)
 
 
 def run(name: str, full: bool = False, jobs: int = 1) -> pd.DataFrame:
@@ -511,12 +492,6 @@ def run(name: str, full: bool = False, jobs: int = 1) -> pd.DataFrame:
             done = processes.map(draw, seeds)
             rows = list(tqdm(done, desc=name, total=len(seeds), disable=None))
     return summarise(name, pd.DataFrame(rows))
-
-
-def one_thread() -> None:
-    """Limit a process to one core."""
-    torch.set_num_threads(1)
-    threadpool_limits(1)
 
 
 def summarise(name: str, draws: pd.DataFrame) -> pd.DataFrame:

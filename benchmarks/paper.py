@@ -12,22 +12,16 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import sys
 from pathlib import Path
 
-import pandas as pd
-
 sys.path.insert(0, str(Path(__file__).parent))
 from machine import circumstances
-from reproduction.experiments import run_unit
-from reproduction.plan import EXPERIMENTS, FULL_ITERATIONS, full_plan, quick_plan, units
-from reproduction.study import Study, run_units
+from reproduction.experiments import FULL_ITERATIONS, Study, full_plan, quick_plan
 from reproduction.tables import TABLES
 
 from surreal_bids.exceptions import SurrealError
 from surreal_bids.files import write_tsv
-from surreal_bids.parallel import find_device
 from surreal_bids.simulation.population import read_controls
 from surreal_bids.simulation.tables import TASKS
 
@@ -43,7 +37,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         '--quick', action='store_true', help='few participants, members, iterations'
     )
-    parser.add_argument('--experiments', nargs='+', choices=EXPERIMENTS, default=EXPERIMENTS)
+    parser.add_argument('--experiments', nargs='+', choices=TABLES, default=list(TABLES))
     parser.add_argument('--tasks', nargs='+', choices=TASKS, default=list(TASKS))
     parser.add_argument('--preset', choices=FULL_ITERATIONS, default='robust')
     parser.add_argument(
@@ -54,24 +48,8 @@ def make_parser() -> argparse.ArgumentParser:
         'too few. Default: the built-in population',
     )
     parser.add_argument('--device', choices=('auto', 'cpu', 'cuda'), default='auto')
-    parser.add_argument('--jobs', type=int, help='processes at once; as many as cores')
     parser.add_argument('--seed', type=int, default=0, help='of participants and members')
     return parser
-
-
-def assemble(study: Study, experiment: str, tasks: list[str]) -> dict[str, pd.DataFrame]:
-    """Write the tables of an experiment from its finished units."""
-    tables = {name: make(study, tasks) for name, make in TABLES[experiment].items()}
-    tables = {name: table for name, table in tables.items() if not table.empty}
-    described_by = {
-        'setting': study.plan.describe(experiment),
-        'preset': study.preset,
-        'seed': study.seed,
-    }
-    for name, table in tables.items():
-        described = table.round(DECIMALS).assign(**described_by, **circumstances(*PACKAGES))
-        write_tsv(study.folder / f'{name}.tsv', described)
-    return tables
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -80,13 +58,12 @@ def run(arguments: argparse.Namespace) -> None:
     controls = read_controls(arguments.from_table) if arguments.from_table else None
     study = Study(arguments.out, plan, arguments.preset, arguments.seed, arguments.device, controls)
     study.open()
-    todo = units(arguments.experiments, arguments.tasks, plan)
-    on_gpu = find_device(arguments.device) == 'cuda'
-    run_units(study, todo, run_unit, arguments.jobs or os.cpu_count() or 1, train_here=on_gpu)
-    for experiment in arguments.experiments:
-        for name, table in assemble(study, experiment, arguments.tasks).items():
-            print(f'\n{name} ({plan.describe(experiment)})')
-            print(table.round(3).to_string(index=False, na_rep='-'))
+    for name in arguments.experiments:
+        table, setting = TABLES[name](study, arguments.tasks), plan.describe(name)
+        described = {'setting': setting, 'preset': study.preset, 'seed': study.seed}
+        described |= circumstances(*PACKAGES)
+        write_tsv(study.folder / f'{name}.tsv', table.round(DECIMALS).assign(**described))
+        print(f'\n{name} ({setting})\n{table.round(3).to_string(index=False, na_rep="-")}')
     print(f'\nwritten to {arguments.out}')
 
 

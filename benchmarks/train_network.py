@@ -483,11 +483,11 @@ class Average:
 class Trainer:
     """A network that learns from pools of heads."""
 
-    def __init__(self, arrays: dict[str, np.ndarray], device: str, compiled: bool) -> None:
+    def __init__(self, arrays: dict[str, np.ndarray], device: str) -> None:
         self.device = device
         self.random = np.random.default_rng(16)
         self.network = RegionNet().to(device, memory_format=torch.channels_last_3d)
-        self.features = torch.compile(self.network, dynamic=False) if compiled else self.network
+        self.features = torch.compile(self.network, dynamic=False)
         self.loss = Loss(arrays['index'], device)
         self.augment = Augmenter(arrays['index'], arrays['mate'], device)
         self.augment_fine = Augmenter(arrays['index'], arrays['mate'], device, scale=2)
@@ -504,14 +504,9 @@ class Trainer:
         return x, y, m, torch.tensor([pool.protocol for pool in picks], device=self.device)
 
     def warm_up(self, pools: list[Heads]) -> None:
-        """Compile, or do without."""
+        """Compile before the time counts."""
         began = time.time()
-        try:
-            self.coarse_step(pools).backward()
-        except Exception as error:  # whatever a compiler may say, there is a way without it
-            print('not compiled:', str(error)[-500:], flush=True)
-            self.features = self.network
-            self.coarse_step(pools).backward()
+        self.coarse_step(pools).backward()
         self.network.zero_grad(set_to_none=True)
         print('ready after', round(time.time() - began), 's', flush=True)
 
@@ -572,26 +567,6 @@ class Trainer:
         average.copy_to(self.network)
         print('steps', count, 'seconds', round(time.time() - start), flush=True)
 
-    @torch.no_grad()
-    def dice(self, heads: Heads) -> list[float]:
-        """Mean Dice of the regions of each head, its own mask given, labels by the first head."""
-        found = []
-        for x, y, m in zip(heads.x, heads.y, heads.m):
-            visible = F.max_pool3d(m[None, None].float(), 3, 1, 1)[:, 0] > 0
-            visible &= x[None] > 0
-            image = standardise(x[None].float(), visible)[:, None]
-            with torch.autocast(self.device, torch.bfloat16):
-                features = self.network(image)[0].movedim(0, -1)
-                weight, offset = self.network.head(heads.protocol, fine=False)
-                winner = (features @ weight.to(features.dtype) + offset).argmax(-1) * visible[0]
-            known = torch.nonzero(self.loss.known[heads.protocol, :CLASSES])[:, 0]
-            a, b, both = (
-                torch.bincount(each.flatten().long(), minlength=IGNORED + 1)[known].float()
-                for each in (winner, y, y[winner == y])
-            )
-            found.append(float((2 * both / (a + b).clamp_min(1)).mean()))
-        return found
-
     def save(self, path: Path) -> None:
         weights = {name: value.half().cpu() for name, value in self.network.state_dict().items()}
         torch.save(weights, path)
@@ -624,7 +599,6 @@ def run_job(trainer: Trainer, job: str, sets: dict[str, Heads], fold: np.ndarray
     seconds, fine_seconds = (float(share) * how['left'] for share in shares)
     trainer.network.load_state_dict(how['first'])
     chosen = [i for i in range(len(fold)) if which in ('all', str(fold[i]))]
-    others = [i for i in range(len(fold)) if which != 'none' and i not in chosen]
     pools = [sets['ixi']] + ([sets['hand'].take(chosen)] if chosen else [])
 
     def tell(count: int, passed: float, loss: float) -> None:
@@ -635,10 +609,6 @@ def run_job(trainer: Trainer, job: str, sets: dict[str, Heads], fold: np.ndarray
     parameters = [p for k, p in trainer.network.named_parameters() if 'fine' not in k]
     trainer.fit(lambda: trainer.coarse_step(pools), parameters, seconds, how['rate'], tell)
     trainer.save(out / f'{name}.pt')
-    print(name, 'IXI validation', np.round(trainer.dice(sets['validation']), 3), flush=True)
-    if others:
-        found = trainer.dice(sets['hand'].take(others))
-        print(name, 'hand, other fold', np.round(found, 3), flush=True)
     if chosen and fine_seconds:
         fine = [sets['fine'].take(chosen)]
         details = [p for k, p in trainer.network.named_parameters() if 'fine' in k]
@@ -647,9 +617,7 @@ def run_job(trainer: Trainer, job: str, sets: dict[str, Heads], fold: np.ndarray
     (out / f'{name}.part.pt').unlink(missing_ok=True)
 
 
-def train(
-    path: Path, out: Path, jobs: list[str], start: Path | None, limit: float, compiled: bool
-) -> None:
+def train(path: Path, out: Path, jobs: list[str], start: Path | None, limit: float) -> None:
     device = 'cuda' if torch.cuda.is_available() else 'cpu'
     torch.backends.cudnn.benchmark = True
     torch.set_float32_matmul_precision('high')
@@ -662,12 +630,11 @@ def train(
     taught = [i for i in range(len(heads['ixi'].x)) if i not in followed]
     sets = {
         'ixi': heads['ixi'].take(taught),
-        'validation': heads['ixi'].take(followed),
         'hand': heads['hand'].coarse(),
         'fine': heads['hand'],
     }
     print('loaded', round(time.time() - began), 's; folds', np.bincount(fold), flush=True)
-    trainer = Trainer(arrays, device, compiled)
+    trainer = Trainer(arrays, device)
     first = {k: v.clone() for k, v in trainer.network.state_dict().items()}
     if start is not None:
         first = {k: v.float() for k, v in torch.load(start, map_location=device).items()}
@@ -700,7 +667,6 @@ def main() -> None:
     training.add_argument('--job', action='append', required=True)
     training.add_argument('--start', type=Path)
     training.add_argument('--limit', type=float, default=570, help='seconds in all')
-    training.add_argument('--no-compile', action='store_true')
     options = parser.parse_args()
     if options.action == 'prepare':
         options.heads.mkdir(parents=True, exist_ok=True)
@@ -711,8 +677,7 @@ def main() -> None:
         pack(options.heads, options.data)
     else:
         options.out.mkdir(parents=True, exist_ok=True)
-        compiled = not options.no_compile
-        train(options.data, options.out, options.job, options.start, options.limit, compiled)
+        train(options.data, options.out, options.job, options.start, options.limit)
 
 
 if __name__ == '__main__':

@@ -11,16 +11,26 @@ from baselines import BASELINES
 
 from surreal_bids.stats.concordance import pattern_c_index
 
-from .experiments import GAN, GAN_CONSENSUS, REGRESSIONS
-from .plan import HYPER_PARAMETERS, REMOVED_TERMS, UNCHANGED, Unit, robustness_tasks
+from .experiments import (
+    GAN,
+    GAN_CONSENSUS,
+    HYPER_PARAMETERS,
+    REGRESSIONS,
+    REMOVED_TERMS,
+    ROBUSTNESS_TASKS,
+    UNCHANGED,
+    Study,
+    run_baseline,
+    run_fold,
+    run_half,
+    run_members,
+    run_variant,
+)
 from .reference import TABLE_1, TABLE_6, TABLE_7, Reported
-from .study import Study
 
 Row = dict[str, Any]
 UNKNOWN = Reported(np.nan, np.nan)
 """Where the paper gives no number."""
-MIN_POINTS = 3
-"""Two points always lie on a line: no correlation is told of less than three."""
 GAN_REFERENCE = 'Surreal-GAN, selected member'
 
 
@@ -50,7 +60,7 @@ def table1(study: Study, tasks: Iterable[str]) -> pd.DataFrame:
     """Surreal-GAN (members, the selected one, their consensus) against the five methods."""
     rows = []
     for task in tasks:
-        members = study.result(Unit('members', task))
+        members = study.unit(run_members, task)
         if members is not None:
             found = {
                 GAN: spread(chosen_accuracies(members)),
@@ -69,7 +79,7 @@ def _baselines(study: Study, task: str) -> list[Row]:
     n_components = study.plan.n_components[0]
     rows = []
     for method in BASELINES:
-        result = study.result(Unit('baseline', task, (method, n_components)))
+        result = study.unit(run_baseline, task, method, n_components)
         if result is not None:
             row = {'task': task, 'method': method, **spread(result['accuracies'])}
             rows.append(beside_paper(row, TABLE_1.get((task, method))))
@@ -80,7 +90,7 @@ def fig2(study: Study, tasks: Iterable[str]) -> pd.DataFrame:
     """Accuracy and agreement over lambda; the paper's accuracy is that of its best lambda."""
     rows = []
     for task in tasks:
-        members = study.result(Unit('members', task))
+        members = study.unit(run_members, task)
         for setting in members['settings'] if members else ():
             row = {
                 'task': task,
@@ -105,32 +115,11 @@ def accuracy_and_agreement(setting: Row) -> Row:
     }
 
 
-def fig2_correlation(study: Study, tasks: Iterable[str]) -> pd.DataFrame:
-    """How well agreement tells accuracy: over the lambdas of each task, and over everything."""
-    table = fig2(study, tasks)
-    if table.empty:
-        return table
-    groups = [('all', table), *table.groupby('task', sort=False)]
-    return pd.DataFrame(
-        {
-            'task': task,
-            **{
-                method: part['c_index'].corr(
-                    part['agreement'], method=method, min_periods=MIN_POINTS
-                )
-                for method in ('pearson', 'spearman')
-            },
-            'n': len(part),
-        }
-        for task, part in groups
-    )
-
-
 def table7(study: Study, tasks: Iterable[str]) -> pd.DataFrame:
     """Practical upper bounds: the best triple of components at the best number of them."""
     rows = []
     for task in tasks:
-        members = study.result(Unit('members', task))
+        members = study.unit(run_members, task)
         if members is not None:
             row = {'task': task, 'method': GAN, 'n_components': study.plan.n_components[0]}
             row |= spread(chosen_accuracies(members))
@@ -146,7 +135,7 @@ def _upper_bound(study: Study, task: str, method: str) -> Row:
     found = [
         {'n_components': n, **spread(result['accuracies'])}
         for n in study.plan.n_components
-        if (result := study.result(Unit('baseline', task, (method, n)))) is not None
+        if (result := study.unit(run_baseline, task, method, n)) is not None
     ]
     return max(found, key=lambda row: row['c_index'], default={'c_index': np.nan})
 
@@ -155,8 +144,8 @@ def table6(study: Study, tasks: Iterable[str]) -> pd.DataFrame:
     """Supervised regression beside Surreal-GAN: mean and sd over folds, train and test."""
     rows = []
     for task in tasks:
-        units = [Unit('fold', task, (k,)) for k in range(study.plan.n_folds)]
-        folds = [result for unit in units if (result := study.result(unit)) is not None]
+        found = [study.unit(run_fold, task, k) for k in range(study.plan.n_folds)]
+        folds = [fold for fold in found if fold is not None]
         for method in (GAN, GAN_CONSENSUS, *REGRESSIONS) if folds else ():
             for part in ('train', 'test'):
                 row = {'task': task, 'method': method, 'part': part}
@@ -168,9 +157,9 @@ def table6(study: Study, tasks: Iterable[str]) -> pd.DataFrame:
 def robustness(study: Study, tasks: Iterable[str]) -> pd.DataFrame:
     """Supplementary Fig. 1: scaled hyper-parameters (a, b), and terms removed (c)."""
     rows = []
-    for task in robustness_tasks(tasks):
+    for task in filter(ROBUSTNESS_TASKS.__contains__, tasks):
         for panel, parameter, factor, variant in _variants_in_order(study.plan.factors):
-            result = study.result(Unit('variant', task, (variant,)))
+            result = study.unit(run_variant, task, variant)
             if result is not None:
                 place = {'panel': panel, 'task': task, 'changed': parameter, 'factor': factor}
                 own = {'ortho': result['ortho'], **accuracy_and_agreement(result)}
@@ -193,7 +182,7 @@ def split_half(study: Study, tasks: Iterable[str]) -> pd.DataFrame:
     """B.7: agreement of two halves on people of neither, beside that of members of one half."""
     rows = []
     for task in tasks:
-        halves = [study.result(Unit('half', task, (k,))) for k in range(2)]
+        halves = [study.unit(run_half, task, k) for k in range(2)]
         if None in halves:
             continue
         row = {'task': task, 'agreement_between_halves': _agreement(*halves)}
@@ -209,12 +198,12 @@ def _agreement(first: Row, second: Row) -> float:
     return pattern_c_index(np.array(first['r_indices']), np.array(second['r_indices']))
 
 
-TABLES: dict[str, dict[str, Callable[[Study, Iterable[str]], pd.DataFrame]]] = {
-    'table1': {'table1': table1},
-    'fig2': {'fig2': fig2, 'fig2_correlation': fig2_correlation},
-    'table7': {'table7': table7},
-    'table6': {'table6': table6},
-    'robustness': {'robustness': robustness},
-    'split_half': {'split_half': split_half},
+TABLES: dict[str, Callable[[Study, Iterable[str]], pd.DataFrame]] = {
+    'table1': table1,
+    'fig2': fig2,
+    'table7': table7,
+    'table6': table6,
+    'robustness': robustness,
+    'split_half': split_half,
 }
-"""The tables of each experiment by the names of their files."""
+"""The experiments by the names of their files."""

@@ -63,7 +63,7 @@ FLUID = Settings(
     iterations=(10, 10, 24), radius_mm=4.0, fluid=2.5, elastic=0.0, gain=1.4, momentum=0.7
 )
 """Where the Jacobian determinant is what matters: without elastic smoothing, losses of regions are
-seen at more of their size (`benchmarks/twins.py`). With less fluid smoothing, more iterations at
+seen at more of their size (benchmarks/README.md). With less fluid smoothing, more iterations at
 coarse levels, or smaller cubes, regions without a loss move more."""
 
 
