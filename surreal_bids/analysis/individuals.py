@@ -17,7 +17,7 @@ from surreal_bids.analysis.engine import OF_CENTILES
 from surreal_bids.analysis.image_quality import OUTLIERS
 from surreal_bids.analysis.outputs import EXCLUDED
 from surreal_bids.bids.outputs import output_path
-from surreal_bids.names import PARTICIPANT, SESSION, without_prefix
+from surreal_bids.names import GROUP_NAMES, PARTICIPANT, SESSION, without_prefix
 from surreal_bids.regions import region_names
 from surreal_bids.rindices.crossfit import HELD_OUT
 
@@ -189,7 +189,7 @@ def find_reference(results: pd.DataFrame, card: Mapping[str, Any], model: str | 
         first = first[first[HELD_OUT].eq(True)]
     if 'group' not in first or (model is not None and first['group'].nunique() < 2):
         return Reference('', pd.DataFrame())
-    known = first[['group', *names]].dropna()
+    known = first.loc[first['group'].isin(GROUP_NAMES), ['group', *names]].dropna()
     whose = 'this dataset' if model else 'the training sample, out of fold'
     counts = {str(group): int(n) for group, n in known['group'].value_counts().items()}
     return Reference(whose, known, counts)
