@@ -10,9 +10,6 @@ from typing import Any, TypeVar
 
 from surreal_bids.exceptions import UsageError
 
-VOLUME, ZSCORE = 'volume', 'zscore'
-"""Kinds of features."""
-
 NETWORK = 'network'
 """Segmentation by the built-in network; also its label in the names of outputs."""
 
@@ -29,7 +26,7 @@ RUNNING = 'Options for running'
 SECTIONS: Mapping[str, str | None] = {
     **dict.fromkeys((FILTERS, ANATOMY)),
     GROUPS: 'Columns and labels that are not given are inferred and reported. Participants with '
-    'other values in the group column are excluded.',
+    'other values in the group column are scored by the final model and do not train it.',
     VOLUMES: 'These settings are stored in the model and applied to new data.',
     **dict.fromkeys((PATTERNS, TRAINING, RESOURCES, RUNNING)),
 }
@@ -141,9 +138,6 @@ class CohortOptions:
         'and rating (pass, unsure or fail; only fail excludes), as participant reports save it',
         metavar='TSV',
     )
-    no_guess: bool = switch(
-        'require --group-column, --control-label and --patient-label instead of inferring them'
-    )
     features: str | None = option(
         'regions used by the model: muse139 (the 139 single MUSE regions), muse72 (left and right '
         'summed, as in the original implementation), or a text file with one column name per '
@@ -153,12 +147,6 @@ class CohortOptions:
         'what each column was taken for',
         section=VOLUMES,
         metavar='{muse72,muse139,FILE}',
-    )
-    features_kind: str | None = option(
-        'what the columns of the regions hold. zscore: deviations from a normative model, which '
-        'may be negative; they are adjusted for covariates and head size only if --covariates or '
-        '--icv is given (default: volume; with a model, what it was trained on)',
-        choices=(VOLUME, ZSCORE),
     )
     covariates: tuple[str, ...] = several(
         'columns whose effect is estimated in controls and removed. Numbers are modelled '
@@ -187,13 +175,6 @@ class CohortOptions:
     phenotype: tuple[Path, ...] = several(
         'tables with participant_id and other measures to test for association with R-indices',
         section=PATTERNS,
-        metavar='TSV',
-    )
-    retest: Path | None = option(
-        'table of repeated scans of participants who have not changed, with the same columns of '
-        'volumes (and head size) and several rows per participant. Reliable changes between '
-        'visits are then judged by the noise of these scans (default: that of five participants '
-        'of one scanner)',
         metavar='TSV',
     )
 

@@ -31,10 +31,6 @@ class DataError(SurrealError, ValueError):
     exit_code = 65
 
 
-class MissingColumnError(DataError):
-    """A table lacks a column that another table may contain."""
-
-
 class CovariateError(DataError):
     """A covariate or site of participants cannot be used; `column` names it, if it is known."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.resources import files as package_files
 from pathlib import Path
 
-from surreal_bids.columns import Meaning
+from surreal_bids.names import Role
 
 REPOSITORY = 'https://github.com/zhijian-yang/SurrealGAN'
 LICENCE = (
@@ -33,7 +33,7 @@ class Published:
     covariates
         Its covariates, in order. Sex is 0 (F) or 1 (M), age in years, ICV in mm3.
     patterns
-        Meaning of each R-index in the paper, by its published number, in the order of the
+        Role of each R-index in the paper, by its published number, in the order of the
         checkpoint. Models have them in the order of their numbers.
     citation
         The paper.
@@ -41,7 +41,7 @@ class Published:
 
     title: str
     checkpoint: str
-    covariates: tuple[Meaning, ...]
+    covariates: tuple[Role, ...]
     patterns: Mapping[str, str]
     citation: str
 

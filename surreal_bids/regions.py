@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.names import letters_of
 from surreal_bids.text import list_briefly
 
 VENTRICLES = (4, 11, 49, 50, 51, 52)
@@ -39,22 +40,22 @@ FREESURFER_KINDS = (
 FIRST_PARCEL = 1000
 """First FreeSurfer label of a cortical parcel."""
 
-FREESURFER = re.compile(r'[lr]h_\S+_(volume|thickness|area)|(Left|Right)-Cerebellum-Cortex')
-"""Columns that only `aparcstats2table` or `asegstats2table` write."""
+_FREESURFER_SIGN = re.compile(r'[lr]h.+(volume|thickness|area)|(left|right)cerebellumcortex')
+"""Columns that only tables of FreeSurfer, FastSurfer and SynthSeg have, by their letters."""
 
-FREESURFER_REGION = re.compile(
-    r'[lr]h_\S+_[a-z]+|(Left|Right|ctx|wm)-\S+|Brain-Stem|Optic-Chiasm|CC_\w+'
+_FREESURFER_REGION = re.compile(
+    r'(ctx|wm)?[lr]h.+|(left|right).+|brainstem|opticchiasm|cc(mid)?(anterior|central|posterior)'
 )
 """Columns of regions in these tables."""
 
-FREESURFER_OTHERS = re.compile(
-    r'([lr]h)?(BrainSegVol|Cortex|CortexVol|Cerebral\w*MatterVol|CorticalWhiteMatterVol|'
-    r'SubCortGrayVol|TotalGrayVol|SupraTentorialVol|MaskVol|SurfaceHoles|BrainSegVolNotVent)'
-    r'(Not\w+)?(-to-eTIV)?|[lr]h_(Mean\w+|\w*SurfArea)_\w+|(\S*-)?(Inf-Lat-Vent|\S*Ventricle|CSF|'
-    r'vessel|choroid-plexus|\S*hypointensities)',
-    re.IGNORECASE,
+_TOTAL = re.compile(
+    r'([lr]h)?(brainsegvol|cortex|cortexvol|cerebral\w*mattervol|corticalwhitemattervol|'
+    r'subcortgrayvol|totalgrayvol|supratentorialvol|maskvol|surfaceholes)(not\w+)?(toetiv)?|'
+    r'[lr]h(mean\w+|\w*surfarea)\w*|(left|right)?(inflatvent|\w*ventricles?|csf|vessel|'
+    r'choroidplexus|\w*hypointensities)|(total|whole)?(brain|gm|wm|csf|gr[ae]ymatter|whitematter|'
+    r'parenchyma)(vol|volume|v)?|tbv|tgm|twm|tcsf'
 )
-"""Columns of totals, fluid and other non-regions in these tables."""
+"""Columns of totals, fluid and other non-regions in tables of volumes, by their letters."""
 
 _NUMBERED = re.compile(r'(?:(?:DL_|H_)?MUSE_(?:Volume_)?)?(\d+)', re.IGNORECASE)
 _SIDES = {'right': 'R', 'r': 'R', 'rh': 'R', 'left': 'L', 'l': 'L', 'lh': 'L'}
@@ -115,6 +116,19 @@ class FeatureList:
     def are_z_scores(self) -> bool:
         """Whether the numbers are z-scores, not volumes."""
         return self.unit == Z_SCORE
+
+    @property
+    def scale_with_head(self) -> bool:
+        """Whether features depend on the size of the head, unlike cortical thickness."""
+        thick = sum('thickness' in name.lower() for name in self.names)
+        return 2 * thick <= len(self.names)
+
+    @property
+    def noun(self) -> str:
+        """What the features are, in a word."""
+        if self.are_z_scores:
+            return 'z-scores'
+        return 'volumes' if self.scale_with_head else 'thicknesses'
 
     @property
     def atlas(self) -> str | None:
@@ -256,7 +270,7 @@ def side_of(name: str) -> str:
 
 def tissue_of(name: str) -> str:
     """Return the tissue of a region by its name: `GM`, `WM` or `CSF` of MUSE, or `none`."""
-    index = _recognise_one(name)
+    index = muse_index(name)
     if index is not None:
         table = _read_muse_table()
         return str(table.loc[table['index'] == index, 'tissue'].iloc[0])
@@ -281,7 +295,8 @@ def _index_by_spelling() -> dict[tuple[str, str], int]:
     return spellings
 
 
-def _recognise_one(column: str) -> int | None:
+def muse_index(column: str) -> int | None:
+    """Return the index of a single MUSE region by its name in any spelling."""
     index = muse_number(column)
     if index is None:
         return _index_by_spelling().get(_spelling_key(column))
@@ -313,7 +328,7 @@ def recognise(columns: Iterable[Hashable]) -> dict[str, int]:
     recognised: dict[str, int] = {}
     column_of: dict[int, str] = {}
     for column in map(str, columns):
-        index = _recognise_one(column)
+        index = muse_index(column)
         if index is None:
             continue
         if index in column_of:
@@ -324,6 +339,26 @@ def recognise(columns: Iterable[Hashable]) -> dict[str, int]:
         recognised[column] = index
         column_of[index] = column
     return recognised
+
+
+def freesurfer_regions(columns: Iterable[str]) -> list[str]:
+    """Find the regions of a table of FreeSurfer, in any case and punctuation; else none."""
+    letters = {name: letters_of(name) for name in columns}
+    if not any(map(_FREESURFER_SIGN.fullmatch, letters.values())):
+        return []
+    return [
+        n for n, key in letters.items() if _FREESURFER_REGION.fullmatch(key) and not is_total(n)
+    ]
+
+
+def is_total(column: str) -> bool:
+    """Check whether a column is called like a sum of regions, fluid or the head."""
+    return muse_number(column) in DERIVED or _TOTAL.fullmatch(letters_of(column)) is not None
+
+
+def is_ventricle(column: str) -> bool:
+    """Check whether a column is a ventricle of MUSE."""
+    return muse_index(column) in VENTRICLES
 
 
 def muse_number(column: str) -> int | None:

@@ -12,11 +12,9 @@ from numpy.typing import NDArray
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from surreal_bids.cohort.cohort import Cohort
-from surreal_bids.cohort.exclusions import ONE_SITE
+from surreal_bids.cohort.cohort import ONE_SITE, Cohort
 from surreal_bids.cohort.visits import NAME
-from surreal_bids.columns import column_of
-from surreal_bids.names import GROUP_NAMES, PARTICIPANT, PATIENT, SESSION
+from surreal_bids.names import GROUP_NAMES, PARTICIPANT, PATIENT, SESSION, column_of
 from surreal_bids.rindices.crossfit import HELD_OUT, CrossFit
 from surreal_bids.rindices.measurement_noise import (
     Noise,
@@ -183,7 +181,7 @@ def _widening(
     if steps is not None and column is not None and changed.any():
         site = cohort.people[column]
         before, after = (pairs.loc[changed, end].map(site) for end in ('from', 'to'))
-        widening[changed] = widening_between_sites(steps, before, after, cohort.retest)
+        widening[changed] = widening_between_sites(steps, before, after)
     return widening
 
 

@@ -8,10 +8,9 @@ from numpy.typing import NDArray
 
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.volumes import ICV
-from surreal_bids.columns import sex_of
 from surreal_bids.harmonization.covariates import CN_SD
 from surreal_bids.imaging.norms import NORM_AGES, Subject, volume_deviations
-from surreal_bids.names import CONTROL, PARTICIPANT
+from surreal_bids.names import CONTROL, PARTICIPANT, sex_of
 from surreal_bids.regions import recognise
 from surreal_bids.rindices.preprocessing import Preprocessing, is_complete, prepare_inputs
 from surreal_bids.stats.linear import ControlModel, covariate_columns

@@ -11,13 +11,12 @@ import numpy as np
 import pandas as pd
 
 from surreal_bids.bids.outputs import read_quality, sidecar_path, visit_output
-from surreal_bids.bids.tabular import Table, read_table
 from surreal_bids.cautions import PARTICIPANTS, Caution
+from surreal_bids.cohort.checks import NORMAL_SD_PER_MAD
 from surreal_bids.cohort.cohort import Cohort
-from surreal_bids.cohort.plausibility import NORMAL_SD_PER_MAD
-from surreal_bids.cohort.reader import parse_visit
 from surreal_bids.exceptions import DataError
 from surreal_bids.names import PARTICIPANT, SESSION, Visit
+from surreal_bids.tables import Table, parse_visit, read_table
 
 
 class Metric(NamedTuple):

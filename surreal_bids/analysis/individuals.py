@@ -56,8 +56,6 @@ class GroupTables:
         Name of the model that was applied; None where it was trained on this dataset.
     adapted
         Whether the model has learned the scanners of this dataset.
-    retest_pairs
-        Number of pairs of the user's repeated scans, by which changes were judged; 0: none.
     """
 
     root: Path
@@ -69,7 +67,6 @@ class GroupTables:
     reference: Reference = field(default_factory=lambda: Reference('', pd.DataFrame()))
     model: str | None = None
     adapted: bool = True
-    retest_pairs: int = 0
 
     @classmethod
     def read(
@@ -79,7 +76,6 @@ class GroupTables:
         card: Path,
         model: str | None,
         adapted: bool,
-        retest_pairs: int = 0,
     ) -> GroupTables:
         """Read the tables from the outputs, and the deviations and the card from their files."""
         known = json.loads(card.read_text(encoding='utf-8'))
@@ -98,7 +94,6 @@ class GroupTables:
             find_reference(results, known, model),
             model,
             adapted,
-            retest_pairs,
         )
 
     @property
@@ -128,7 +123,7 @@ class GroupTables:
 
         Of one participant see :meth:`Individual.digest`.
         """
-        shown = [__version__, self.model, self.adapted, self.card['CardSHA256'], self.retest_pairs]
+        shown = [__version__, self.model, self.adapted, self.card['CardSHA256']]
         text = json.dumps(shown) + self.reference.rows.to_csv()
         return hashlib.sha256(text.encode()).hexdigest()
 

@@ -17,7 +17,7 @@ from surreal_bids.analysis.patterns import LEAST_CHANGE
 from surreal_bids.bids.outputs import Column, describe_columns
 from surreal_bids.cautions import R_INDICES, Caution
 from surreal_bids.cohort.cohort import Cohort
-from surreal_bids.cohort.uses import describe_uses
+from surreal_bids.cohort.roles import describe_uses
 from surreal_bids.cohort.volumes import ICV
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.harmonization.combat import UNHARMONIZED
@@ -150,7 +150,7 @@ def _describe(name: str, table: pd.DataFrame, found: Analysis) -> dict[str, Any]
     if name == 'rindices':
         return describe_results(table.columns, found.names, found.model.meanings)
     whose = OWN_CONTROLS if found.has_own_controls else CONTROLS_OF_MODEL
-    noise = describe_noise(found.cohort.retest_pairs)
+    noise = describe_noise()
     return describe_table(name, table.columns, controls=whose, noise=noise)
 
 
@@ -291,7 +291,6 @@ def summarise_cohort(cohort: Cohort) -> str:
         f'{who}{visits}, {counted(len(cohort.wanted), "region")}',
         *(f'  {note}' for note in cohort.notes),
         *(f'  {line}' for line in describe_uses(cohort.uses)),
-        *([f'  {describe_noise(cohort.retest_pairs)}'] if cohort.retest_pairs else []),
         f'{len(out)} excluded' + (':' if len(out) else ''),
         *(f'  {visit}: {reason}' for visit, reason in out['reason'].head(SHOWN).items()),
     ]

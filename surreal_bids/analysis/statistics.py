@@ -13,10 +13,9 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from surreal_bids.cautions import SEPARATION, Caution
+from surreal_bids.cohort.checks import is_in_mm3
 from surreal_bids.cohort.cohort import Cohort
-from surreal_bids.cohort.requirements import is_in_mm3
-from surreal_bids.columns import means
-from surreal_bids.names import CONTROL, PATIENT
+from surreal_bids.names import CONTROL, PATIENT, means
 from surreal_bids.stats.concordance import area_under_curve
 from surreal_bids.text import counted, plain_number
 

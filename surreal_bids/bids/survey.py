@@ -26,15 +26,14 @@ from surreal_bids.bids.layout import (
     select_participants,
     select_sessions,
 )
-from surreal_bids.bids.tabular import read_participants, read_visits
 from surreal_bids.cautions import FIGURES, Caution
-from surreal_bids.columns import column_of
 from surreal_bids.config import AppConfig, flag_of
 from surreal_bids.exceptions import DataError, NothingMatchedError, OutputError
 from surreal_bids.files import read_file
 from surreal_bids.images import load_image, open_image, reading, voxel_volume
-from surreal_bids.names import PARTICIPANT, Visit, is_label, visit_name, without_prefix
+from surreal_bids.names import Visit, column_of, is_label, visit_name, without_prefix
 from surreal_bids.progress import with_bar
+from surreal_bids.tables import Table, read_participants, with_sessions
 from surreal_bids.text import counted, list_briefly
 
 IMAGES_AT_A_TIME = 8
@@ -263,7 +262,7 @@ def _without_folder(bids_dir: Path, participants: Iterable[str]) -> list[Caution
     known = set(participants)
     return [
         NO_FOLDER._replace(who=visit_name((label, None)))
-        for label in read_participants(bids_dir).categories(PARTICIPANT)
+        for label, _ in read_participants(bids_dir).visits
         if label not in known
     ]
 
@@ -456,15 +455,12 @@ def _read_groups(config: AppConfig, images: list[T1wImage]) -> GroupLabels | Non
     """Read the group of each image from `participants.tsv`, for display only."""
     if not (config.bids_dir / 'participants.tsv').is_file():
         return None
-    known = set(read_participants(config.bids_dir).categories(PARTICIPANT))
-    listed = [image for image in images if image.participant in known]
-    visits = read_visits(config.bids_dir, [image.visit for image in listed])
-    column = config.group_column or column_of(visits.columns, 'diagnosis')
-    if column is None:
-        return None
-    return GroupLabels(
-        column, dict(zip([image.name for image in listed], visits.categories(column)))
-    )
+    people = read_participants(config.bids_dir)
+    known = {label for label, _ in people.visits}
+    visits = {image.name: image.visit for image in images if image.participant in known}
+    table = Table(people.source, with_sessions(people, visits))
+    column = config.group_column or column_of(table.columns, 'diagnosis')
+    return None if column is None else GroupLabels(column, table.categories(column).to_dict())
 
 
 def _without_group(images: list[T1wImage], groups: GroupLabels | None) -> list[Caution]:

@@ -33,7 +33,6 @@ from surreal_bids.config import (
 from surreal_bids.exceptions import (
     CovariateError,
     DataError,
-    MissingColumnError,
     OutputError,
     UsageError,
 )
@@ -116,7 +115,7 @@ def run_fit(arguments: argparse.Namespace) -> int:
     """Read, check, train, analyse, write; the summary goes to the standard output too."""
     options, training = _options(arguments, CohortOptions), _options(arguments, TrainingOptions)
     out = arguments.out
-    inputs = (arguments.table, arguments.participants, options.retest, options.exclude)
+    inputs = (arguments.table, arguments.participants, options.exclude)
     is_finished = not arguments.overwrite and (out / CARD).exists()
     if not is_finished:
         require_free_folder(out, arguments.overwrite)
@@ -131,10 +130,9 @@ def run_fit(arguments: argparse.Namespace) -> int:
     from surreal_bids.rindices.crossfit import prepare_folds, train
     from surreal_bids.rindices.model import prepare, require_trainable
 
-    with _suggest_participants(arguments):
-        cohort = read_cohort(arguments.table, arguments.participants, options)
+    cohort = read_cohort(arguments.table, arguments.participants, options)
     training = training_options(training)
-    made_from = cohort.fingerprint(asdict(training), cohort.retest.to_csv(), __version__)
+    made_from = cohort.fingerprint(asdict(training), __version__)
     if is_finished:
         return _report_finished(out, made_from)
     log_cautions(cohort.warnings)
@@ -223,22 +221,9 @@ def _own_card(folder: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def _suggest_participants(arguments: argparse.Namespace) -> Iterator[None]:
-    """Tell who gave one table only, and lacks a column, of the option for another."""
-    try:
-        yield
-    except MissingColumnError as error:
-        if arguments.participants is not None:
-            raise
-        raise DataError(
-            f'{error}; if it is in a separate table, pass that table with --participants'
-        ) from error
-
-
-@contextmanager
 def _naming_table(arguments: argparse.Namespace) -> Iterator[None]:
     """Prefix errors about the data with the table that holds the column."""
-    from surreal_bids.bids.tabular import find_column, prefix_errors, read_table
+    from surreal_bids.tables import find_column, prefix_errors, read_table
 
     table, participants = arguments.table, arguments.participants
     try:
@@ -287,23 +272,20 @@ def run_apply(arguments: argparse.Namespace) -> int:
     from surreal_bids.analysis.engine import analyse_applied
     from surreal_bids.analysis.outputs import summarise_results, write_tables
     from surreal_bids.analysis.statistics import describe_areas
-    from surreal_bids.cohort.cohort import ignores_age, read_cohort
-    from surreal_bids.cohort.uses import describe_uses
-    from surreal_bids.cohort.warnings import not_corrected_for_age
-    from surreal_bids.rindices.measurement_noise import describe_noise
+    from surreal_bids.cohort.cohort import ignores_age, not_corrected_for_age, read_cohort
+    from surreal_bids.cohort.roles import describe_uses
     from surreal_bids.rindices.model import ADDED_SITES, TableModel
     from surreal_bids.rindices.new_sites import children, few_at_added, known_sites, without_sites
 
     model = TableModel.load(arguments.model).with_unseen_site(arguments.unseen_site)
-    with _suggest_participants(arguments):
-        cohort = read_cohort(
-            arguments.table,
-            arguments.participants,
-            _options(arguments, CohortOptions),
-            model=model.preprocessing.requirements,
-            groups='compared',
-            adapt=False,
-        )
+    cohort = read_cohort(
+        arguments.table,
+        arguments.participants,
+        _options(arguments, CohortOptions),
+        model=model.preprocessing.requirements,
+        groups='compared',
+        adapt=False,
+    )
     added, here = model.notes.get(ADDED_SITES, {}), _sites(cohort)
     of_sites = [*without_sites(model), *children(model, cohort), *few_at_added(added, here)]
     if here & added.keys() and ignores_age(cohort):
@@ -324,7 +306,6 @@ def run_apply(arguments: argparse.Namespace) -> int:
             write_tables(found, places)
     notes = [*cohort.notes, *describe_uses(cohort.uses), *known_sites(model, cohort)]
     notes += _site_notes(model, cohort)
-    notes += [describe_noise(cohort.retest_pairs)] if cohort.retest_pairs else []
     log_cautions(found.cautions)
     notes += describe_areas(found.separation)
     summarise(summarise_results(found.results, cohort.exclusions, notes))
@@ -367,7 +348,7 @@ def _require_free_files(arguments: argparse.Namespace, places: Mapping[str, Path
     outputs = [each for path in places.values() for each in (path, path.with_suffix('.json'))]
     outputs += _report_files(_report_folder(arguments.out))
     model_files = [arguments.model / name for name in OWN_FILES]
-    given = (arguments.table, arguments.participants, arguments.retest, arguments.exclude)
+    given = (arguments.table, arguments.participants, arguments.exclude)
     refuse_inputs(outputs, [*given, *model_files])
     may_replace = arguments.overwrite or is_unfinished(arguments.out)
     for path in outputs:
@@ -414,8 +395,7 @@ def run_add_site(arguments: argparse.Namespace) -> int:
 
     model = TableModel.load(arguments.model)
     options = _options(arguments, CohortOptions)
-    with _suggest_participants(arguments):
-        controls = read_site_controls(model, table, arguments.participants, options, arguments.site)
+    controls = read_site_controls(model, table, arguments.participants, options, arguments.site)
     with _naming_table(arguments):
         taught, added = add_sites(model, controls)
     text, cautions = summarise_added(added, controls), describe_cautions(controls.warnings)

@@ -54,7 +54,6 @@ def _add_fit(commands: Any) -> None:
     _add_path(parser, '--out', 'MODEL', 'folder to write the model to')
     _add_overwrite(parser, 'replace the model in MODEL')
     add_sections(parser, {title: SECTIONS[title] for title in (GROUPS, VOLUMES, TRAINING)})
-    add_option(parser, 'retest')
 
 
 def _add_apply(commands: Any) -> None:
@@ -84,7 +83,6 @@ def _add_apply(commands: Any) -> None:
         'rindices_report/group.html is the report',
     )
     _add_overwrite(parser, 'replace the output')
-    add_option(parser, 'retest')
     parser.add_argument(
         '--unseen-site',
         choices=('error', 'skip'),
@@ -156,7 +154,6 @@ def _add_tables(parser: argparse.ArgumentParser) -> None:
 def _add_columns(parser: argparse.ArgumentParser) -> None:
     """Add the options that name the columns of a table for an existing model."""
     add_option(parser, 'id_column')
-    add_option(parser, 'features_kind')
     add_option(parser, 'icv_column', help='column with the intracranial volume')
     add_option(parser, 'site_column', help='column with the site')
     add_option(parser, 'exclude')

@@ -24,7 +24,6 @@ from surreal_bids.bids.derivatives import mriqc_table, segmentation_label
 from surreal_bids.bids.layout import read_description
 from surreal_bids.bids.outputs import group_outputs, output_path, start_dataset
 from surreal_bids.bids.survey import check_output_folder, check_work_folder
-from surreal_bids.bids.tabular import read_table
 from surreal_bids.cautions import PARTICIPANTS, Caution, log_cautions
 from surreal_bids.cli.execution import Crash, run_workflow
 from surreal_bids.cli.main import summarise, usable_cores
@@ -61,6 +60,7 @@ from surreal_bids.rindices.model import (
     require_trainable,
 )
 from surreal_bids.rindices.new_sites import adapt_to_controls, children, note_site_errors
+from surreal_bids.tables import read_table
 from surreal_bids.templates import TEMPLATE_SPACE
 from surreal_bids.text import counted, list_briefly
 from surreal_bids.workflows.group import init_group_wf, init_training_wf, separate_numbers
@@ -202,7 +202,7 @@ def check_group_tables(config: AppConfig) -> None:
         None if config.model is None else TableModel.load(config.model).preprocessing.requirements
     )
     participants = _find_participants(config)
-    for table in filter(None, (config.retest, config.exclude, mriqc_table(config))):
+    for table in filter(None, (config.exclude, mriqc_table(config))):
         read_table(table)
     if config.roi_table is None:
         counts = check_participants(participants, config, needs)
@@ -255,7 +255,7 @@ def _check_model_options(config: AppConfig) -> None:
 def _require_inputs_kept(config: AppConfig) -> None:
     """Refuse tables that this run would replace by its own."""
     written = list(group_outputs(config.output_dir))
-    for table in filter(None, (config.roi_table, config.retest, config.exclude, *config.phenotype)):
+    for table in filter(None, (config.roi_table, config.exclude, *config.phenotype)):
         if table.exists() and any(table.samefile(path) for path in written):
             raise OutputError(
                 f'{table}: this run would overwrite it; copy it elsewhere, or choose another '
@@ -411,7 +411,6 @@ def make_workflow(
         'failures_dir': os.fspath(folder / FAILURES),
         'again': config.reports_only,
         'adapted': config.model is None or cohort.has_enough_controls,
-        'retest_pairs': cohort.retest_pairs,
     }
     mriqc = mriqc_table(config)
     if mriqc is not None:

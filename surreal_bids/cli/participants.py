@@ -29,7 +29,6 @@ from surreal_bids.bids.outputs import (
     start_dataset,
 )
 from surreal_bids.bids.survey import Problem, Survey
-from surreal_bids.bids.tabular import age_and_sex
 from surreal_bids.cautions import log_cautions
 from surreal_bids.cli.contents import without_bad_results
 from surreal_bids.cli.dry_run import estimate, lacking_space
@@ -63,6 +62,7 @@ from surreal_bids.reports.participant import (
     report_path,
     write_failed_steps,
 )
+from surreal_bids.tables import ages_and_sexes
 from surreal_bids.text import counted
 from surreal_bids.workflows.participant import init_reports_wf
 
@@ -211,6 +211,7 @@ class Processing:
         self._unsettled = {job.workflow_name: job for job in self._pending}
         self._of_participant = defaultdict(list)
         jobs = {job.image.visit: job for job in (*plan.jobs, *plan.other_sessions)}
+        self._ages_and_sexes = ages_and_sexes(config.bids_dir, jobs)
         for visit in dataset_order(config.bids_dir, jobs):
             self._of_participant[jobs[visit].participant].append(jobs[visit])
         self._asked = dict.fromkeys(job.participant for job in plan.jobs)
@@ -373,7 +374,7 @@ class Processing:
         if not done or self._config.reports_only or not report_path(root, label).is_file():
             return bool(done)
         visits = [job.image.visit for job in done]
-        known = {visit: age_and_sex(self._config.bids_dir, visit) for visit in visits}
+        known = {visit: self._ages_and_sexes[visit] for visit in visits}
         stored, _ = read_parts(root, label).get(ANATOMY, ('', ''))
         return stored != digest_of_records(root, known)
 
@@ -392,7 +393,7 @@ class Processing:
         )
 
     def _session(self, job: Job) -> dict[str, Any]:
-        age, sex = age_and_sex(self._config.bids_dir, job.image.visit)
+        age, sex = self._ages_and_sexes[job.image.visit]
         return {
             'session': job.image.session,
             'age': age,

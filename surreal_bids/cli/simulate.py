@@ -27,7 +27,6 @@ from surreal_bids.cli.main import (
     usable_cores,
     with_hyphens,
 )
-from surreal_bids.cohort.reader import read_visit_table
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.files import (
     read_file,
@@ -51,6 +50,7 @@ from surreal_bids.simulation.tables import (
     write_simulated_table,
 )
 from surreal_bids.stats.concordance import concordance_matrix, match_patterns
+from surreal_bids.tables import read_visit_table
 from surreal_bids.templates import TEMPLATE_SPACE
 from surreal_bids.text import counted
 

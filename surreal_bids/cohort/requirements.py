@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from pandas.api.types import is_numeric_dtype
 
-from surreal_bids.bids.tabular import Table, find_column, names, require_columns
-from surreal_bids.columns import means
-from surreal_bids.config import CohortOptions, flag_of
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.harmonization.combat import UnseenSite
 from surreal_bids.harmonization.covariates import ICVHandling
-from surreal_bids.regions import FeatureList, muse_table
+from surreal_bids.names import means
+from surreal_bids.regions import FeatureList
+from surreal_bids.tables import PADDED, Table, find_column, to_numbers
+from surreal_bids.text import alternatives, list_briefly
 
 Codes = Mapping[str, Mapping[str, float]]
 """Numbers for the words, in lower case, that may stand in a numeric covariate."""
-
-OTHER_TABLE = '; if another table has it, add that table with --participants'
-"""Remedy for a missing column about participants."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +97,6 @@ class Requirements:
         Levels of each categorical covariate.
     codes
         Words that may stand in numeric covariates.
-    effects
-        Mean relative change of the features per unit of each numeric covariate.
     """
 
     features: FeatureList
@@ -112,7 +105,6 @@ class Requirements:
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     levels: Mapping[str, Sequence[str]] = field(default_factory=dict)
     codes: Codes = field(default_factory=dict)
-    effects: Mapping[str, float] = field(default_factory=dict)
 
 
 def read_person_columns(
@@ -130,38 +122,55 @@ def read_person_columns(
     options
         Names of the columns.
     text
-        Covariates that are categories; None: those with any value that is not a number.
+        Covariates that are categories; None: those without any number.
     codes
         Words that may stand in numeric covariates.
 
     Raises
     ------
     DataError
-        A column is missing, or a numeric column holds text.
+        Columns are missing, or numeric columns hold text; all of them are listed.
     """
-    found = require_columns(people, options.columns, OTHER_TABLE)
-    typed = replace(people, text=people.text[list(dict.fromkeys(found.values()))]).typed()
-    if text is None:
-        text = [
-            name
-            for name in options.covariates
-            if not is_numeric_dtype(typed[found[name]]) and not means(name, 'age')
-        ]
-    columns = {}
-    for name, column in found.items():
-        if name in text or name == options.site_column:
-            columns[name] = names(people, column)
-        else:
-            columns[name] = _numbers(people, column, (codes or {}).get(name, {}))
+    columns, problems = {}, []
+    missing = [name for name in options.columns if find_column(people.columns, name) is None]
+    if missing:
+        problems.append(
+            f'{people.source}: no column {list_briefly(missing)}; '
+            f'{alternatives(missing, people.columns)}'
+        )
+    for name in options.columns:
+        if name in missing:
+            continue
+        is_text = _is_category(people.categories(name), name) if text is None else name in text
+        try:
+            if is_text or name == options.site_column:
+                columns[name] = people.names(name)
+            else:
+                columns[name] = _numbers(people, name, (codes or {}).get(name, {}))
+        except DataError as error:
+            problems.append(str(error))
+    if problems:
+        raise DataError('\n'.join(problems))
     return pd.DataFrame(columns, index=people.text.index)
 
 
+def _is_category(cells: pd.Series, name: str) -> bool:
+    """Check whether a covariate is a category: without numbers, or with labels such as `001`."""
+    known = cells.dropna()
+    if means(name, 'age', 'icv'):
+        return False
+    return to_numbers(known).isna().all() or any(map(PADDED.fullmatch, known))
+
+
 def _numbers(people: Table, column: str, codes: Mapping[str, float]) -> pd.Series:
-    """Read a column of numbers, some of which may be written as words."""
+    """Read numbers, some of which may be words; the age `89+` of BIDS is 89."""
     cells = people.categories(column)
-    coded = cells.map(lambda cell: codes.get(cell.lower()), na_action='ignore')
-    spelled = cells.where(coded.isna(), coded.astype(object).map(str, na_action='ignore'))
-    numbers = replace(people, text=people.text.assign(**{column: spelled})).numbers(column)
+    if means(column, 'age'):
+        cells = cells.str.removesuffix('+')
+    spelled = cells.map(
+        lambda cell: str(codes.get(cell.lower(), cell)) if codes else cell, na_action='ignore'
+    )
+    numbers = Table(people.source_of(column), spelled.to_frame(column)).numbers(column)
     strange = numbers.notna() & ~numbers.isin(list(codes.values()))
     if codes and strange.any():
         meaning = ', '.join(f'{word} = {number:g}' for word, number in codes.items())
@@ -171,55 +180,3 @@ def _numbers(people: Table, column: str, codes: Mapping[str, float]) -> pd.Serie
             f'model expects {meaning}'
         )
     return numbers
-
-
-def require_distinct(options: PreprocessingOptions, group_column: str) -> None:
-    """Refuse the diagnosis as a covariate, which would remove the effects of disease."""
-    if group_column in options.columns:
-        raise DataError(
-            f'{group_column} is the diagnosis column; it cannot also be a covariate, ICV or site'
-        )
-
-
-def refuse_id_columns(options: CohortOptions, people: Table, ids: Collection[str]) -> None:
-    """Refuse a column of ids as diagnosis, covariate, ICV or site."""
-    for use in ('group_column', 'covariates', 'icv_column', 'site_column'):
-        value = getattr(options, use)
-        for name in value if isinstance(value, tuple) else filter(None, [value]):
-            if find_column(ids, name) and not find_column(people.columns, name):
-                what = 'a covariate' if use == 'covariates' else f'the {use.replace("_", " ")}'
-                raise DataError(
-                    f'{flag_of(use)} {name}: the id column cannot be {what}; choose another column'
-                )
-
-
-USUAL_ICV_MM3 = (3e5, 5e6)
-"""Range of intracranial volumes in mm3, including those of children."""
-
-
-def is_in_mm3(icv: float) -> bool:
-    """Check whether an intracranial volume can only be in mm3."""
-    return USUAL_ICV_MM3[0] < icv < USUAL_ICV_MM3[1]
-
-
-OTHER_HEAD = 2.5
-"""Largest plausible ratio between a head size and the median."""
-
-
-def expected_volumes(wanted: FeatureList, model: Requirements | None) -> pd.Series:
-    """Return the usual values of features: those of a model, or of MUSE regions."""
-    if model is not None:
-        return model.mean_volumes
-    usual = muse_table().set_index('index')['volume_mm3']
-    known = {f.name: usual[list(f.indices)].sum() for f in wanted.features if f.indices}
-    return pd.Series(known, dtype=np.float64)
-
-
-def usual_head_size(
-    column: str, wanted: FeatureList, model: Requirements | None
-) -> tuple[float, float]:
-    """Return the range of plausible median head sizes, for a model or for MUSE volumes."""
-    if model is not None:
-        seen = model.ranges.get(column)
-        return (seen[0] / OTHER_HEAD, seen[1] * OTHER_HEAD) if seen else (0.0, np.inf)
-    return USUAL_ICV_MM3 if wanted.atlas else (0.0, np.inf)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -10,13 +11,20 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from surreal_bids.bids.tabular import Table, prefix_errors, scan_time, session_values
 from surreal_bids.cautions import PARTICIPANTS, Caution
-from surreal_bids.cohort.reader import in_order
 from surreal_bids.cohort.requirements import PreprocessingOptions
-from surreal_bids.columns import column_of, columns_of, normalise_name
-from surreal_bids.exceptions import DataError
-from surreal_bids.names import CONTROL, PARTICIPANT, PATIENT, SESSION, Visit, visit_name
+from surreal_bids.names import (
+    CONTROL,
+    PARTICIPANT,
+    PATIENT,
+    SESSION,
+    Visit,
+    column_of,
+    columns_of,
+    letters_of,
+    visit_name,
+)
+from surreal_bids.tables import read_sessions, scan_time
 from surreal_bids.text import counted, list_briefly
 
 DATE, AGE, NAME = 'date', 'age', 'name'
@@ -25,21 +33,17 @@ DATE, AGE, NAME = 'date', 'age', 'name'
 DAYS_PER_YEAR = 365.25
 SECONDS_PER_DAY = 86_400
 
-MAX_ZONE = 14 / 24 / DAYS_PER_YEAR
-"""Greatest difference between local time and UTC, in years."""
-
-BEFORE_ALL, AT_START, AFTER, LATER, AT_END = range(5)
+BEFORE_ALL, AT_START, AFTER, LATER = range(4)
 STAGES = {
-    'screening': BEFORE_ALL, 'screen': BEFORE_ALL, 'sc': BEFORE_ALL, 'scr': BEFORE_ALL,
-    'baseline': AT_START, 'base': AT_START, 'bl': AT_START, 'pre': AT_START, 'before': AT_START,
-    'initial': AT_START, 'test': AT_START, 'intake': AT_START, 'first': AT_START,
-    'post': AFTER, 'after': AFTER, 'followup': LATER, 'fu': LATER, 'retest': LATER,
-    'rescan': LATER, 'repeat': LATER, 'second': LATER, 'final': AT_END, 'last': AT_END,
-}  # fmt: skip
+    **dict.fromkeys(('screening', 'screen', 'sc'), BEFORE_ALL),
+    **dict.fromkeys(('baseline', 'base', 'bl', 'pre', 'before', 'test', 'first'), AT_START),
+    **dict.fromkeys(('post', 'after'), AFTER),
+    **dict.fromkeys(('followup', 'fu', 'retest', 'rescan', 'repeat', 'second'), LATER),
+}
 """Words of session labels, by their order in time; a number may follow, as in `post2`."""
 
 MONTHS = {
-    **dict.fromkeys(('m', 'mo', 'mon', 'month', 'months'), 1.0),
+    **dict.fromkeys(('m', 'mo', 'month', 'months'), 1.0),
     **dict.fromkeys(('y', 'yr', 'year', 'years'), 12.0),
     **dict.fromkeys(('w', 'wk', 'week', 'weeks'), 12 * 7 / DAYS_PER_YEAR),
     **dict.fromkeys(('d', 'day', 'days'), 12 / DAYS_PER_YEAR),
@@ -47,8 +51,36 @@ MONTHS = {
 """Months per unit of time in session labels such as `m06`, `12mo` or `y2`."""
 
 
+def in_order(visits: Iterable[Visit]) -> list[Visit]:
+    """Sort visits by participant and session; numbers in labels are sorted by value."""
+    return sorted(visits, key=lambda visit: (_natural(visit[0]), _natural(visit[1] or '')))
+
+
+def _natural(label: str) -> list[tuple[int, str]]:
+    """Return a key that sorts `2` before `10`."""
+    parts = re.findall(r'\d+|\D+', label)
+    return [(int(part), '') if part.isdecimal() else (-1, part) for part in parts]
+
+
+def visit_columns(visits: Iterable[Visit], prefix: str = 'sub-') -> pd.DataFrame:
+    """Return `participant_id` and, if there are sessions, `session_id`, by the names of visits."""
+    visits = list(visits)
+    columns: dict[str, list[str | None]] = {
+        PARTICIPANT: [f'{prefix}{participant}' for participant, _ in visits]
+    }
+    if any(session for _, session in visits):
+        columns[SESSION] = [f'ses-{session}' if session else None for _, session in visits]
+    return pd.DataFrame(columns, index=[visit_name(visit, prefix) for visit in visits])
+
+
+def of_sessions(visits: Iterable[Visit], labels: Iterable[str]) -> list[Visit]:
+    """Keep visits of these sessions and visits without a session, each once; no label: all."""
+    wanted = {label.removeprefix('ses-') for label in labels}
+    return [visit for visit in dict.fromkeys(visits) if not wanted or visit[1] in {None, *wanted}]
+
+
 def order_visits(
-    described: Table, visits: Mapping[str, Visit], bids_dir: Path | None
+    described: pd.DataFrame, visits: Mapping[str, Visit], bids_dir: Path | None
 ) -> pd.DataFrame:
     """Sort the visits of each participant by time.
 
@@ -59,7 +91,7 @@ def order_visits(
     Parameters
     ----------
     described
-        Facts about visits, such as dates and ages, indexed by the names of visits.
+        Facts about visits, such as dates and ages, as text by the names of visits.
     visits
         Participant and session of each visit, by name.
     bids_dir
@@ -71,75 +103,38 @@ def order_visits(
     DataFrame, indexed by the names of visits, in order
         `time` in years since a fixed day, or age; NaN if visits are sorted by name.
         `order_by`: date, age or name.
-
-    Raises
-    ------
-    DataError
-        Times with and without a time zone leave the order open.
     """
     names = {visit: name for name, visit in visits.items()}
-    dates = _cells(described, column_of(described.columns, 'date'))
+    dates = _cells(described, column_of(described, 'date'))
     # The age at baseline may be there too; it does not tell visits apart.
-    ages = [_cells(described, name) for name in columns_of(described.columns, 'age')]
+    ages = [_cells(described, name) for name in columns_of(described, 'age')]
     rows = []
     for _, group in groupby(in_order(visits.values()), key=lambda visit: visit[0]):
         own = _by_meaning(list(group))
         labels = [names[visit] for visit in own]
-        with prefix_errors(described.source):
-            times = [(DATE, _dates(own, labels, dates, bids_dir))]
+        when = [to_years(dates.get(label)) for label in labels]
+        if len(own) > 1 and bids_dir is not None and not _tell_apart(when):
+            when = [to_years(scan_time(bids_dir, *visit)) for visit in own]
+        times = [(DATE, when)]
         times += [(AGE, [_number(cells.get(label)) for label in labels]) for cells in ages]
         rows += _ordered(labels, times)
     return pd.DataFrame(rows, columns=['visit', 'time', 'order_by']).set_index('visit')
 
 
-def _dates(
-    visits: Sequence[Visit],
-    labels: Sequence[str],
-    cells: Mapping[str, str | None],
-    bids_dir: Path | None,
-) -> list[float]:
-    """Return the dates of a participant's visits: from a column, else from scans.tsv."""
-    own = [cells.get(label) for label in labels]
-    dates = [to_years(cell) for cell in own]
-    if len(visits) > 1 and bids_dir is not None and not _tell_apart(dates):
-        own = [scan_time(bids_dir, *visit) for visit in visits]
-        dates = [to_years(cell) for cell in own]
-    _refuse_mixed_zones(labels, own, dates)
-    return dates
-
-
-def _refuse_mixed_zones(
-    labels: Sequence[str], cells: Sequence[str | None], dates: Sequence[float]
-) -> None:
-    """Refuse times of one day with and without a time zone, whose order is not known."""
-    local = [np.isfinite(date) and _has_no_zone(cell) for cell, date in zip(cells, dates)]
-    are_near = np.abs(np.subtract.outer(dates, dates)) < MAX_ZONE
-    unclear = np.argwhere(are_near & np.not_equal.outer(local, local))
-    if len(unclear):
-        first, second = unclear[0]
-        raise DataError(
-            f'{labels[first]} ({cells[first]}) and {labels[second]} ({cells[second]}): one time '
-            'has a time zone and the other has none; write both in the same way'
-        )
-
-
-def _has_no_zone(cell: str | None) -> bool:
-    return datetime.fromisoformat(cell or '').tzinfo is None
-
-
 def dataset_order(bids_dir: Path, visits: Iterable[Visit]) -> list[Visit]:
     """Sort the visits of a dataset as `order_visits` does, by its sessions.tsv and scans.tsv."""
     names = {visit_name(visit): visit for visit in visits}
-    values = {name: session_values(bids_dir, *visit) for name, visit in names.items()}
-    cells = pd.DataFrame.from_dict(values, orient='index', dtype=object).reindex(list(names))
-    described = Table(bids_dir, cells.where(cells.notna(), None))
-    return [names[name] for name in order_visits(described, names, bids_dir).index]
+    values = read_sessions(bids_dir, (who for who, session in names.values() if session))
+    rows = {name: values.get(visit, {}) for name, visit in names.items()}
+    cells = pd.DataFrame.from_dict(rows, orient='index', dtype=object).reindex(list(names))
+    ordered = order_visits(cells.where(cells.notna(), None), names, bids_dir)
+    return [names[name] for name in ordered.index]
 
 
 def _by_meaning(visits: Sequence[Visit]) -> Sequence[Visit]:
     """Sort visits of one participant by the meaning of their labels; as they are if unknown."""
     stages = [_stage(session or '') for _, session in visits]
-    if not _are_understood(stages):
+    if len(visits) < 2 or not _are_understood(stages):
         return visits
     return [visit for _, visit in sorted(zip(stages, visits))]
 
@@ -150,7 +145,7 @@ def _stage(session: str) -> tuple[float, float, str]:
     The scale is empty for words that can be compared with all others, and `?` if a label has no
     known meaning.
     """
-    label = normalise_name(session)
+    label = letters_of(session)
     word, number = label.strip('0123456789'), ''.join(filter(str.isdecimal, label))
     if label not in (word + number, number + word):
         return LATER, 0, '?'
@@ -181,12 +176,12 @@ def _ordered(
 
 def _tell_apart(times: Sequence[float]) -> bool:
     """Check whether all times are known and different."""
-    return bool(np.isfinite(times).all()) and len(set(times)) == len(times)
+    return all(map(np.isfinite, times)) and len(set(times)) == len(times)
 
 
-def _cells(described: Table, column: str | None) -> Mapping[str, str | None]:
+def _cells(described: pd.DataFrame, column: str | None) -> Mapping[str, str | None]:
     """Return the cells of a column by visit; empty without a column."""
-    return {} if column is None else dict(zip(described.text.index, described.categories(column)))
+    return {} if column is None else dict(zip(described.index, described[column]))
 
 
 def to_years(cell: str | None) -> float:
@@ -201,7 +196,7 @@ def to_years(cell: str | None) -> float:
 
 def _number(cell: str | None) -> float:
     try:
-        return float(cell or 'nan')
+        return float((cell or 'nan').removesuffix('+'))
     except ValueError:
         return np.nan
 
@@ -267,136 +262,90 @@ def _group_changes(visits: pd.DataFrame) -> Iterator[tuple[str, list[str]]]:
         yield str(who), groups[groups != groups.shift()].tolist()
 
 
-SECRET_BEFORE, FIRST_MRI = 1925, 1970
-"""Years: BIDS moves dates that must stay secret to before the first, and nobody was scanned before
-the second."""
-
-
-def warn_of_order(visits: pd.DataFrame, described: Table) -> Iterator[Caution]:
-    """Warn of dates that cannot be right, and of visits whose order is not certain.
-
-    Parameters
-    ----------
-    visits
-        Result of :func:`add_years`.
-    described
-        Facts about visits.
-    """
-    several = visits[visits[PARTICIPANT].duplicated(keep=False)]
-    cells = _cells(described, column_of(described.columns, 'date'))
-    dates = {
-        f'{name} ({cells[name]})': to_years(cells[name]) for name in visits.index if cells.get(name)
-    }
-    unread = [text for text, date in dates.items() if np.isnan(date)]
-    if unread and len(several):
-        yield Caution(
-            f'Dates of {list_briefly(unread, 3)} are not written like 2019-03-31',
-            'They were not used to sort visits, and the first visit may be another one',
-            'Correct them',
-            PARTICIPANTS,
-        )
-    impossible = [text for text, date in dates.items() if _is_impossible(date)]
-    if impossible:
-        yield Caution(
-            f'Dates of {list_briefly(impossible, 3)} are in the future or before {FIRST_MRI}',
-            'Visits may be in the wrong order, and changes per year wrong',
-            'Correct them',
-            PARTICIPANTS,
-        )
-    yield from _warn_of_groups(several)
-    if SESSION in several:
-        yield from _warn_of_labels(several)
-
-
-def _warn_of_groups(several: pd.DataFrame) -> Iterator[Caution]:
-    """Warn of patients who become controls."""
-    changes = dict(_group_changes(several))
-    reverted = [who for who, groups in changes.items() if groups not in ([groups[0]], CONVERSION)]
-    if reverted:
-        yield Caution(
-            f'Diagnosis: {list_briefly(reverted, 5)} changed from patient to control between '
-            'visits',
-            'The group of the first visit is used, which may be wrong',
-            'Correct the diagnosis or the order of visits if this is an error',
-            PARTICIPANTS,
-        )
-
-
-def _warn_of_labels(several: pd.DataFrame) -> Iterator[Caution]:
-    """Warn of session labels that do not show the order, or contradict dates or ages."""
-    unclear: dict[Hashable, str] = {}
-    opposite = []
-    for who, own in several.groupby(PARTICIPANT, sort=False):
-        stages = [_stage(str(label).removeprefix('ses-')) for label in own[SESSION]]
-        if not _are_understood(stages):
-            if own['order_by'].iloc[0] == NAME:
-                unclear[who] = ', '.join(own[SESSION])
-        elif stages != sorted(stages):
-            opposite.append(who)
-    if unclear:
-        yield Caution(
-            f'Visits of {list_briefly(unclear, 5)} are sorted by name '
-            f'({next(iter(unclear.values()))})',
-            'This may not be their order in time, and the first visit may be another one',
-            'Add dates or ages (sessions.tsv)',
-            PARTICIPANTS,
-        )
-    if opposite:
-        yield Caution(
-            f'Dates or ages of {list_briefly(opposite, 5)} are not in the order of the session '
-            'labels',
-            'The first visit may be another one',
-            'Correct the dates, the ages or the labels',
-            PARTICIPANTS,
-        )
-
-
-def _is_impossible(years: float) -> bool:
-    """Check whether a scan cannot have this date, in years since the year 1."""
-    tomorrow = to_years(datetime.now(UTC).isoformat()) + 1 / DAYS_PER_YEAR
-    return SECRET_BEFORE <= years + 1 < FIRST_MRI or years > tomorrow
-
-
 LONG_YEARS = 0.5
 """Time between visits after which an unchanged age must be wrong."""
 
 
-def warn_of_ages(visits: pd.DataFrame, people: pd.DataFrame) -> Iterator[Caution]:
-    """Warn of ages that do not change between distant visits, or that decrease.
-
-    If the age does not change, later visits are compared with younger controls, and ageing looks
-    like disease. If it decreases, ages or dates are wrong.
+def warn_of_visits(
+    visits: pd.DataFrame, described: pd.DataFrame, people: pd.DataFrame
+) -> Iterator[Caution]:
+    """Warn of visits whose order, group or age may be wrong.
 
     Parameters
     ----------
     visits
         Result of :func:`add_years`.
-    people
-        Covariates of the same visits.
+    described, people
+        Facts about the same visits: all of them as text, and covariates.
     """
+    several = visits[visits[PARTICIPANT].duplicated(keep=False)]
+    if several.empty:
+        return
+    for found, consequence, remedy in (
+        _unread_dates(several, described),
+        _unclear_order(several),
+        _reverted(several),
+        _unchanged_age(several, people),
+    ):
+        if found:
+            yield Caution(found, consequence, remedy, PARTICIPANTS)
+
+
+def _unread_dates(several: pd.DataFrame, described: pd.DataFrame) -> tuple[str, str, str]:
+    cells = _cells(described, column_of(described, 'date'))
+    unread = [
+        f'{name} ({cells[name]})'
+        for name in several.index
+        if cells.get(name) and np.isnan(to_years(cells[name]))
+    ]
+    return (
+        f'Dates of {list_briefly(unread, 3)} are not written like 2019-03-31' if unread else '',
+        'They were not used to sort visits, and the first visit may be another one',
+        'Correct them',
+    )
+
+
+def _unclear_order(several: pd.DataFrame) -> tuple[str, str, str]:
+    unclear = {}
+    if SESSION in several:
+        for who, own in several.groupby(PARTICIPANT, sort=False):
+            stages = [_stage(str(label).removeprefix('ses-')) for label in own[SESSION]]
+            if own['order_by'].iloc[0] == NAME and not _are_understood(stages):
+                unclear[who] = ', '.join(own[SESSION])
+    labels = next(iter(unclear.values()), '')
+    return (
+        f'Visits of {list_briefly(unclear, 5)} are sorted by name ({labels})' if unclear else '',
+        'This may not be their order in time, and the first visit may be another one',
+        'Add dates or ages (sessions.tsv)',
+    )
+
+
+def _reverted(several: pd.DataFrame) -> tuple[str, str, str]:
+    changes = dict(_group_changes(several))
+    wrong = [who for who, groups in changes.items() if groups not in ([groups[0]], CONVERSION)]
+    found = f'Diagnosis: {list_briefly(wrong, 5)} changed from patient to control between visits'
+    return (
+        found if wrong else '',
+        'The group of the first visit is used, which may be wrong',
+        'Correct the diagnosis or the order of visits if this is an error',
+    )
+
+
+def _unchanged_age(several: pd.DataFrame, people: pd.DataFrame) -> tuple[str, str, str]:
+    """If the age does not change, ageing between visits looks like disease."""
     column = column_of(people, 'age')
     if column is None:
-        return
-    age = people[column].groupby(visits[PARTICIPANT])
-    years = visits['years'].groupby(visits[PARTICIPANT]).max()
-    unchanged = (age.max() == age.min()) & (age.size() > 1) & ~(years <= LONG_YEARS)
-    falling = visits.loc[age.diff() < 0, PARTICIPANT].unique()
-    if unchanged.any():
-        who = list_briefly(unchanged.index[unchanged], 5)
-        yield Caution(
-            f'{column} is the same at all visits of {who}, although these are more than half a '
-            'year apart or undated',
-            'Ageing may look like disease',
-            f'Add {column} of each visit (sessions.tsv)',
-            PARTICIPANTS,
-        )
-    if len(falling):
-        yield Caution(
-            f'{column} decreases between visits of {list_briefly(falling, 5)}',
-            'Dates or ages are wrong, and the first visit may be wrong too',
-            'Correct them',
-            PARTICIPANTS,
-        )
+        return '', '', ''
+    who = several[PARTICIPANT]
+    age = people.loc[several.index, column].groupby(who)
+    years = several['years'].groupby(who).max()
+    same = (age.max() == age.min()) & ~(years <= LONG_YEARS)
+    found = f'{column} is the same at all visits of {list_briefly(same.index[same], 5)}'
+    return (
+        f'{found}, although these are more than half a year apart or undated' if same.any() else '',
+        'Ageing may look like disease',
+        f'Add {column} of each visit (sessions.tsv)',
+    )
 
 
 MIN_ACROSS_SITES = 5

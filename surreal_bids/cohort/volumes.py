@@ -11,14 +11,11 @@ import numpy as np
 import pandas as pd
 
 from surreal_bids.bids.outputs import Record, output_path
-from surreal_bids.bids.tabular import (
-    Table,
-    read_table,
-)
-from surreal_bids.cohort.reader import VisitTable, in_order
+from surreal_bids.cohort.visits import in_order
 from surreal_bids.exceptions import DataError
 from surreal_bids.names import Visit, is_label, visit_name, without_prefix
 from surreal_bids.regions import region_names
+from surreal_bids.tables import Table, VisitTable, read_table
 from surreal_bids.text import list_briefly
 
 ICV = 'icv'
@@ -109,7 +106,7 @@ def collect_volumes(output_dir: Path, atlas: str) -> VisitTable:
     rows = rows[list(names)]
     rows[ICV] = [_mask_volume(_output(output_dir, 'brain_mask', visit)) for visit in found]
     cells = rows.dropna(axis=1, how='all').map(_cell)
-    return VisitTable(list(found), Table(output_dir, cells.astype(object)), names, output_dir)
+    return VisitTable(Table(output_dir, cells.astype(object)), list(found), names=names)
 
 
 def _cell(value: float) -> str | None:

@@ -21,13 +21,13 @@ from nipype.interfaces.base import (
     traits,
 )
 
-from surreal_bids.bids.tabular import prefix_errors
 from surreal_bids.cautions import Caution, CheckList
 from surreal_bids.files import write_image, write_json, write_tsv
 from surreal_bids.images import Image, like, load_image, require_same_grid
 from surreal_bids.interfaces import Step
 from surreal_bids.parallel import find_device, in_threads
 from surreal_bids.regions import FREESURFER_KINDS, MUSE, label_table
+from surreal_bids.tables import prefix_errors
 from surreal_bids.templates import MUSE_LABELS, TISSUES, read_template
 
 if TYPE_CHECKING:

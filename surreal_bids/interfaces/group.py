@@ -273,7 +273,6 @@ class _WriteIndividualsInput(BaseInterfaceInputSpec):
     model_card = File(exists=True, mandatory=True, desc='card of the model')
     model = traits.Str(desc='name of the model that was applied')
     adapted = traits.Bool(True, usedefault=True, desc='whether the model has learned the scanners')
-    retest_pairs = traits.Int(0, usedefault=True, desc='pairs of repeated scans of the user')
     has_regions = traits.Bool(False, usedefault=True, desc='features are MUSE regions')
     failures_dir = traits.Str(mandatory=True, desc='folder for the reasons of failures')
     again = traits.Bool(False, usedefault=True, desc='also write reports that exist')
@@ -306,7 +305,6 @@ class WriteIndividuals(Step):
             Path(inputs.model_card),
             inputs.model if isdefined(inputs.model) else None,
             inputs.adapted,
-            inputs.retest_pairs,
         )
         painter = _painter() if inputs.has_regions else None
         meanings = meanings_of(tables.card, Path(inputs.output_dir))

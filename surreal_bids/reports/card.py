@@ -12,7 +12,6 @@ import pandas as pd
 from surreal_bids.analysis.statistics import describe_column, range_of
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.cautions import Caution
-from surreal_bids.columns import column_of
 from surreal_bids.harmonization.covariates import ICV, LOG_ICV
 from surreal_bids.imaging.norms import split_side
 from surreal_bids.model.agreement import NO_PATTERN
@@ -24,7 +23,7 @@ from surreal_bids.model.number import (
     least_stability,
     stored_number,
 )
-from surreal_bids.names import CONTROL, GROUP_NAMES, PATIENT
+from surreal_bids.names import CONTROL, GROUP_NAMES, PATIENT, column_of
 from surreal_bids.reports.pages import environment
 from surreal_bids.rindices.crossfit import doubts_of_model, in_sample
 from surreal_bids.rindices.model import ADDED_SITES, REPRODUCIBILITY

@@ -29,7 +29,7 @@ from surreal_bids.cautions import (
     Caution,
     unite,
 )
-from surreal_bids.cohort.uses import group_uses
+from surreal_bids.cohort.roles import group_uses
 from surreal_bids.model.number import stored_number, warn_of_chance
 from surreal_bids.names import (
     CONTROL,

@@ -19,8 +19,7 @@ from markupsafe import Markup
 from surreal_bids.analysis.individuals import Individual
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.cautions import FIGURES, R_INDICES, VOLUMES, Caution, unite
-from surreal_bids.cohort.warnings import not_adapted
-from surreal_bids.columns import sex_of
+from surreal_bids.cohort.cohort import not_adapted
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_text
 from surreal_bids.harmonization.combat import UNHARMONIZED
@@ -35,7 +34,7 @@ from surreal_bids.imaging.norms import (
     disagreements,
     why_no_norms,
 )
-from surreal_bids.names import SESSION, SINGULAR, without_prefix
+from surreal_bids.names import SESSION, SINGULAR, sex_of, without_prefix
 from surreal_bids.reports.figures import draw_standing, pattern_colour, plot_course, save_figure
 from surreal_bids.reports.flags import (
     NOT_HARMONIZED,

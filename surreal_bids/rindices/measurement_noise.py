@@ -1,8 +1,7 @@
 """Noise of measurement: how far two scans of the same brain differ, in volumes and in R-indices.
 
 Volumes are measured with errors that act by ratio: one that all regions and the head size share
-(the scale of an image), and one of each region's own. Their sizes are those of the user's repeated
-scans (:mod:`surreal_bids.cohort.retest`). Without these, they are of five people who were
+(the scale of an image), and one of each region's own. Their sizes are those of five people who were
 scanned twice within 90 days on one scanner (OASIS), at 1 mm, by the network of the package
 (`benchmarks/retest.py` says how); other scanners, voxel sizes and programs may differ more. Few
 people do not tell sizes exactly: each has degrees of freedom, as a variance of few values has.
@@ -21,7 +20,6 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from surreal_bids.cohort.cohort import Cohort
-from surreal_bids.cohort.retest import HEAD_SIZE, SHARED
 from surreal_bids.model.training import mean_gradients
 from surreal_bids.names import PARTICIPANT
 from surreal_bids.regions import Feature, FeatureList
@@ -32,8 +30,8 @@ NOISE_TABLE = Path(str(package_files('surreal_bids') / 'data' / 'retest.tsv'))
 PAIRS = 5
 """People whom it was learned from."""
 
-BUILT_IN = pd.DataFrame()
-"""In place of the user's own noise: that of the package."""
+SHARED, HEAD_SIZE = 'shared', 'icv'
+"""Rows of the table of noise that are no regions."""
 
 STEP = 1e-3
 """By which share volumes are changed to see what preprocessing makes of it."""
@@ -79,15 +77,13 @@ def df_of_sum(variances: NDArray[np.float64], df: ArrayLike) -> NDArray[np.float
     )
 
 
-def _common_noise(retest: pd.DataFrame) -> pd.DataFrame:
+def _common_noise() -> pd.DataFrame:
     """Noise of the shared component and of the head size."""
-    return (_noise_table() if retest.empty else retest).loc[[SHARED, HEAD_SIZE]]
+    return _noise_table().loc[[SHARED, HEAD_SIZE]]
 
 
-def describe_noise(retest_pairs: int = 0) -> str:
-    """Say what noise was estimated from: pairs of the user's scans, or (0) those of the package."""
-    if retest_pairs:
-        return f'The noise was estimated from {retest_pairs} pairs of repeated scans (--retest).'
+def describe_noise() -> str:
+    """Say what noise was estimated from."""
     return (
         f'The noise was estimated in {PAIRS} people who were scanned twice within 90 days on one '
         'scanner at 1 mm and measured with the built-in network; other scanners, voxel sizes and '
@@ -97,18 +93,14 @@ def describe_noise(retest_pairs: int = 0) -> str:
     )
 
 
-def noise_of_features(features: FeatureList, retest: pd.DataFrame = BUILT_IN) -> Noise[pd.Series]:
+def noise_of_features(features: FeatureList) -> Noise[pd.Series]:
     """Noise of each feature's own: that of the logarithm of one measurement.
 
     Returns
     -------
     Noise of Series, by the name of the feature
-        NaN where it is not known: without the user's own noise (`retest`), that of anything but
-        volumes of MUSE regions.
+        NaN where it is not known: that of anything but volumes of MUSE regions.
     """
-    if not retest.empty:
-        rows = retest.reindex(features.names)
-        return Noise(rows['noise'], rows['df'])
     unknown = [(np.nan, np.nan)] * len(features)
     own = unknown if features.are_z_scores else [_noise_of_sum(f) for f in features.features]
     table = pd.DataFrame(own, features.names, ['sd', 'df'], dtype=np.float64)
@@ -126,9 +118,7 @@ def _noise_of_sum(feature: Feature) -> tuple[float, float]:
     return float(np.sqrt(variances.sum())), float(df_of_sum(variances, df.to_numpy()))
 
 
-def noise_of_volumes(
-    features: FeatureList, proportion: bool = False, retest: pd.DataFrame = BUILT_IN
-) -> Noise[pd.Series]:
+def noise_of_volumes(features: FeatureList, proportion: bool = False) -> Noise[pd.Series]:
     """Noise of each volume: that of the logarithm of one measurement.
 
     Parameters
@@ -137,11 +127,9 @@ def noise_of_volumes(
         What is measured.
     proportion
         Whether volumes were divided by the head size, which has the shared error too.
-    retest
-        Noise of the user's scans.
     """
-    own = noise_of_features(features, retest)
-    common = _common_noise(retest).loc[HEAD_SIZE if proportion else SHARED]
+    own = noise_of_features(features)
+    common = _common_noise().loc[HEAD_SIZE if proportion else SHARED]
     variances = np.column_stack([own.sd**2, np.full(len(own.sd), common['noise'] ** 2)])
     df = np.column_stack([own.df, np.full(len(own.df), common['df'])])
     return Noise(
@@ -164,7 +152,7 @@ def noise_of_indices(model: TableModel, cohort: Cohort) -> Noise[pd.DataFrame]:
     """
     steps, names = model.preprocessing, list(model.pattern_names)
     features, people = cohort.features, cohort.people
-    own = noise_of_features(steps.features, cohort.retest)
+    own = noise_of_features(steps.features)
     if not names or own.sd.isna().any():
         unknown = pd.DataFrame(np.nan, features.index, names)
         return Noise(unknown, unknown)
@@ -179,7 +167,7 @@ def noise_of_indices(model: TableModel, cohort: Cohort) -> Noise[pd.DataFrame]:
     )
     of_features = gradient_NMS * by_feature[columns].to_numpy()[:, None]
     of_head = (gradient_NMS * by_head[columns].to_numpy()[:, None]).sum(axis=2)
-    known = _common_noise(cohort.retest)
+    known = _common_noise()
     of_scale = np.stack([of_features.sum(axis=2) + of_head, of_head], axis=2)
     variances = np.concatenate(
         [
@@ -195,10 +183,7 @@ def noise_of_indices(model: TableModel, cohort: Cohort) -> Noise[pd.DataFrame]:
 
 
 def widening_between_sites(
-    steps: Preprocessing,
-    before: pd.Series,
-    after: pd.Series,
-    retest: pd.DataFrame = BUILT_IN,
+    steps: Preprocessing, before: pd.Series, after: pd.Series
 ) -> NDArray[np.float64]:
     """How much more noise a change between two sites has than one at a single site (n_pairs,).
 
@@ -214,8 +199,6 @@ def widening_between_sites(
         Fitted steps.
     before, after : Series of shape (n_pairs,)
         Sites of the earlier and the later visit.
-    retest
-        Noise of the user's scans.
     """
     combat = steps.combat
     widening = np.full(len(before), np.nan)
@@ -228,7 +211,7 @@ def widening_between_sites(
     varying = ~np.isin(steps.features.names, combat.constant_)
     size = 1.0 if steps.options.icv == 'power' else np.abs(steps.normaliser.mean_[varying])
     is_share = steps.options.icv == 'proportion'
-    expected = noise_of_volumes(steps.features, is_share, retest).sd[varying]
+    expected = noise_of_volumes(steps.features, is_share).sd[varying]
     excess = float(np.median(np.square(combat.scale_ / size / expected.to_numpy())))
     widening[known] = np.sqrt(max(1.0, excess)) * (1 + np.sqrt(error / 2))
     return widening

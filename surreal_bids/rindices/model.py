@@ -16,11 +16,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from surreal_bids.bids.tabular import Table
 from surreal_bids.cautions import MODEL, Caution
 from surreal_bids.cohort.cohort import Cohort
-from surreal_bids.cohort.features import read_features
 from surreal_bids.cohort.requirements import PreprocessingOptions, read_person_columns
+from surreal_bids.cohort.roles import read_features
 from surreal_bids.cohort.visits import learns_from_visits
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError
@@ -49,6 +48,7 @@ from surreal_bids.rindices.preprocessing import (
     fit_preprocessing,
     residuals_of_all,
 )
+from surreal_bids.tables import Table
 from surreal_bids.text import counted, list_briefly
 
 LOGGER = logging.getLogger(__name__)
@@ -312,7 +312,7 @@ class TableModel:
 
     @property
     def meanings(self) -> Mapping[str, str]:
-        """Meaning of the R-indices by name; empty unless the model was published."""
+        """Role of the R-indices by name; empty unless the model was published."""
         return dict(self.notes.get('Imported', {}).get('Patterns', {}))
 
     def _covariates(self) -> set[str]:

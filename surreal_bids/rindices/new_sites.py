@@ -12,18 +12,16 @@ import numpy as np
 import pandas as pd
 
 from surreal_bids.cautions import HARMONIZATION, R_INDICES, Caution
+from surreal_bids.cohort.checks import FEW_FOR_A_MODEL, warn_of_sites
 from surreal_bids.cohort.cohort import Cohort, read_cohort
-from surreal_bids.cohort.features import NONE, SITE
-from surreal_bids.cohort.uses import describe_uses
-from surreal_bids.cohort.warnings import FEW_FOR_A_MODEL, few_at_sites
-from surreal_bids.columns import means
+from surreal_bids.cohort.roles import NONE, SITE, describe_uses
 from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.combat import ComBat
 from surreal_bids.harmonization.covariates import Residualiser
 from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
 from surreal_bids.harmonization.encoding import CovariateEncoder
-from surreal_bids.names import PARTICIPANT
+from surreal_bids.names import PARTICIPANT, means
 from surreal_bids.rindices.model import ADDED_SITES, INDEX_ERROR, TableModel
 from surreal_bids.rindices.preprocessing import Preprocessing, prepare_inputs
 from surreal_bids.text import counted, list_briefly
@@ -385,7 +383,7 @@ def summarise_added(added: Sequence[AddedSite], controls: Cohort) -> str:
 def few_at_added(notes: Mapping[str, Any], sites: Iterable[str]) -> Iterator[Caution]:
     """Warn of those of the sites that were added to a model from few controls."""
     sizes = {site: notes[site]['Controls'] for site in sites if site in notes}
-    yield from few_at_sites(pd.Series(sizes, dtype=int))
+    yield from warn_of_sites(pd.Series(sizes, dtype=int))
 
 
 def describe_added(notes: Mapping[str, Any]) -> list[str]:

@@ -149,18 +149,7 @@ class Preprocessing:
             self.ranges,
             self.levels,
             self.codes,
-            self._relative_effects(),
         )
-
-    def _relative_effects(self) -> dict[str, float]:
-        """Mean relative change of the features per unit of each numeric covariate."""
-        if self.residualiser is None:
-            return {}
-        by_ratio = self.options.icv == 'power' or self.features.are_z_scores
-        scale = 1.0 if by_ratio else self.normaliser.mean_
-        encoder, coefficients = self.residualiser.encoder_, self.residualiser.coefficients_
-        rows = {name: encoder.column_names_.index(name) for name in encoder.range_}
-        return {name: float((coefficients[row] / scale).mean()) for name, row in rows.items()}
 
     @property
     def scale_of_sites(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -27,12 +27,12 @@ from numpy.typing import NDArray
 from scipy.stats import truncnorm
 from sklearn.covariance import LedoitWolf
 
-from surreal_bids.bids.tabular import read_table
-from surreal_bids.columns import Meaning, column_of, sex_of
 from surreal_bids.exceptions import DataError
+from surreal_bids.names import Role, column_of, sex_of
 from surreal_bids.regions import Feature, build_features, muse_indices
+from surreal_bids.tables import read_table
 
-KNOWN: tuple[Meaning, ...] = ('age', 'sex', 'site', 'icv')
+KNOWN: tuple[Role, ...] = ('age', 'sex', 'site', 'icv')
 """What may be known of participants besides their volumes."""
 
 MIN_FITTED = 10

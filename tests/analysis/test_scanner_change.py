@@ -9,8 +9,8 @@ import pytest
 
 from surreal_bids.analysis.change import compare_groups_over_time, describe_changes, is_linked
 from surreal_bids.cohort.cohort import read_cohort
-from surreal_bids.columns import column_of
 from surreal_bids.config import CohortOptions
+from surreal_bids.names import column_of
 from surreal_bids.rindices.measurement_noise import Noise
 from surreal_bids.rindices.model import prepare
 from surreal_bids.rindices.preprocessing import Preprocessing, fit_preprocessing

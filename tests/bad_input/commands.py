@@ -74,16 +74,6 @@ OPTIONS = [
 ]
 
 
-def retest(name, content, says):
-    def damage(study):
-        path = study.folder / 'retest.tsv'
-        if content is not None:
-            path.write_bytes(content)
-        study.add('--retest', path)
-
-    return Case(f'retest-{name}', damage, [r'retest\.tsv', *says], TABLES, 65)
-
-
 def phenotype(name, content, says, code=65):
     def damage(study):
         path = study.folder / 'scores.tsv'
@@ -101,9 +91,6 @@ def measured(study):
 
 
 PHENOTYPES = [
-    retest('missing', None, ['no such file|not found']),
-    retest('without-id', b'name\tMUSE_47\nsub-001\t2800\n', ['participant_id']),
-    retest('without-regions', b'participant_id\tmmse\nsub-001\t28\nsub-001\t29\n', ['no column']),
     phenotype('missing', None, [r'scores\.tsv', 'no such file|not found']),
     phenotype('empty', b'', [r'scores\.tsv']),
     phenotype('without-id', b'name\tmmse\nsub-001\t28\n', [r'scores\.tsv', 'participant_id']),

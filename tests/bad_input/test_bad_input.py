@@ -15,11 +15,11 @@ from zlib import crc32
 
 import pytest
 
-from tests.bad_input import commands, datasets, models, tables
+from tests.bad_input import commands, datasets, models
 from tests.bad_input.cases import ACCEPTED, Case
 from tests.bad_input.studies import DOORS, Study, contents, copy_into, study_of
 
-CASES = [*tables.CASES, *models.CASES, *commands.CASES, *datasets.CASES]
+CASES = [*models.CASES, *commands.CASES, *datasets.CASES]
 
 SHARED = {
     *('id-twice', 'people-missing', 'volumes-utf16', 'value-div0', 'value-missing', 'unit-cm3'),

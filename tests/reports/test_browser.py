@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 from markupsafe import Markup
 
-from surreal_bids.cohort.by_hand import read_exclusions
 from surreal_bids.reports.group import write_group_report
 from surreal_bids.reports.mosaics import Background
 from surreal_bids.reports.pages import TABLES, table, write_page
 from surreal_bids.reports.participant import write_individual, write_participant_report
+from surreal_bids.tables import read_exclusions
 from tests.reports import studies
 from tests.reports.html_page import HOSTILE
 from tests.reports.test_reports import make_sessions

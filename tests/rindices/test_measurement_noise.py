@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
-from surreal_bids.cohort.features import named_features
+from surreal_bids.cohort.roles import named_features
 from surreal_bids.model.training import mean_gradients, members_r_indices
 from surreal_bids.regions import Feature, FeatureList, muse_indices, muse_table
 from surreal_bids.rindices.measurement_noise import (

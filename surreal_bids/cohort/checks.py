@@ -1,0 +1,760 @@
+"""Checks of a study, in one list.
+
+A check stops or excludes only if a value cannot be a measurement or the model cannot be fitted.
+Everything that is only unlikely warns. All stops are reported together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from surreal_bids.cautions import HARMONIZATION, PARTICIPANTS, R_INDICES, Caution
+from surreal_bids.cohort.requirements import PreprocessingOptions, Requirements
+from surreal_bids.cohort.visits import learns_from_visits
+from surreal_bids.exceptions import DataError
+from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
+from surreal_bids.harmonization.encoding import TOLERATED, is_clearly_outside
+from surreal_bids.model.networks import MIN_PEOPLE
+from surreal_bids.names import CONTROL, PATIENT, SINGULAR, columns_of, means, sex_of
+from surreal_bids.regions import FeatureList, muse_table
+from surreal_bids.text import counted, list_briefly, plain_number
+
+Reasons = dict[str, str]
+"""Reason for excluding each visit, by its name."""
+
+NORMAL_SD_PER_MAD = 1.4826
+"""Standard deviation of a normal distribution whose median absolute deviation is 1."""
+
+POSSIBLE_AGE, OLDEST = (0.0, 120.0), 100.0
+"""Range of ages in years, and an age that few participants exceed."""
+
+OFTEN_WRONG = 0.2
+"""Share of impossible ages above which a column does not hold ages in years."""
+
+OTHER_UNIT = 10.0
+"""Factor between volumes that shows different units."""
+
+USUAL_ICV_MM3, OTHER_HEAD = (3e5, 5e6), 2.5
+"""Range of intracranial volumes in mm3, including those of children, and the largest plausible
+ratio between a head size and the median."""
+
+MOST_WRONG = 0.05
+"""Share of visits in another unit above which the table is wrong; below it, single visits are."""
+
+IMPLAUSIBLE, IMPOSSIBLE = 6.0, 10.0
+"""Robust standard deviations from the median beyond which a covariate is an error or a volume is
+named in a warning, and beyond which a volume is an error."""
+
+OUTLYING, OUTLYING_SHARE = 4.0, 1 / 3
+"""Robust standard deviations from the median of the group beyond which a region is outlying, and
+share of outlying regions above which a segmentation has failed: a wrong brain mask changes most."""
+
+MIN_TO_SCALE, MIN_FOR_OUTLIERS = 5, 20
+"""Minimum number of participants to estimate the scale of a region, and to call one unusual."""
+
+MIN_ALIKE = 3
+"""Minimum number of equal regions that shows two participants to be copies."""
+
+NEAR_COPY, MIN_TO_COMPARE, MAX_TO_COMPARE = 0.97, 20, 5000
+"""Correlation of two profiles beyond that of one person scanned twice, the minimum number of
+regions and participants, and the maximum number of participants to compare."""
+
+MAX_LEVELS = 10
+"""Number of levels that a category may have in any sample."""
+
+MIN_AT_SITE = 3
+"""Minimum number of controls per site: one or two would be moved to the overall mean."""
+
+MOST_LEFT = 0.5
+"""Share of a group that must remain."""
+
+MIN_RELATED = 0.3
+"""Rank correlation of head size and volumes below which they may be of different participants."""
+
+MIN_OF_A_SEX, CERTAIN = 10, 4.0
+"""Minimum number of participants per sex, and standard errors of a difference that is certain."""
+
+FEW_CONTROLS, FEW_FOR_A_MODEL, FEW_AT_SITE = 30, 20, 10
+"""Number of controls below which a warning is given: in a training sample, in a sample or at a site
+that a model is adapted to, and at a site of a training sample. The mean R-index of a cohort has an
+sd of about 0.02 over sets of 20 controls, and of 0.05 over sets of 3 (benchmarks/nulls.py); 20
+controls remove 68 % of the effect of a new site, 10 remove 59 % (benchmarks/README.md)."""
+
+MANY_OUTSIDE = 0.2
+"""Share of patients outside the age range of the controls that causes a warning."""
+
+MISSING_CODES = (-9999.0, -999.0, -99.0, -9.0, -8.0, -4.0, -1.0, 99.0, 999.0, 9999.0, 99999.0)
+"""Numbers that stand for missing values."""
+
+MAX_CODES = 5
+"""Number of distinct values up to which a column holds codes, where -1 can be valid."""
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """Visits with volumes, row by row.
+
+    Attributes
+    ----------
+    features : frame of shape (n_visits, n_features)
+        Volumes; no columns before they are measured.
+    people : frame of shape (n_visits, n_columns)
+        Covariates, head size and site.
+    participant : Series of str
+        Who.
+    group : Series
+        CN, PT, another group, or missing; all missing where groups do not matter.
+    wanted, options
+        Features, and how they are preprocessed.
+    model
+        Requirements of the model to apply; None: a model is trained.
+    names
+        Names of the regions, by feature.
+    others : frame
+        Other facts, as text.
+    """
+
+    features: pd.DataFrame
+    people: pd.DataFrame
+    participant: pd.Series
+    group: pd.Series
+    wanted: FeatureList
+    options: PreprocessingOptions
+    model: Requirements | None = None
+    names: Mapping[str, str] | None = None
+
+    def without(self, names: Iterable[str]) -> Study:
+        """Leave out some visits."""
+        rows = ~self.features.index.isin(list(names))
+        frames = ('features', 'people', 'participant', 'group')
+        return replace(self, **{name: getattr(self, name)[rows] for name in frames})
+
+    @property
+    def icv(self) -> pd.Series | None:
+        """Head size, if it is used."""
+        return self.people[self.options.icv_column] if self.options.uses_icv else None
+
+    @property
+    def training(self) -> bool:
+        """Whether a model is trained."""
+        return self.model is None
+
+    @property
+    def has_volumes(self) -> bool:
+        """Whether features are volumes, not z-scores or other numbers of both signs."""
+        return not self.wanted.are_z_scores and not self.features.empty
+
+    @property
+    def main(self) -> pd.Series:
+        """Whether each visit is of a control or a patient; everyone without groups."""
+        of_two = self.group.isin((CONTROL, PATIENT))
+        return of_two if of_two.any() else ~of_two
+
+    @property
+    def controls(self) -> pd.Series:
+        """Whether each visit is the first of a control, from which is learned."""
+        return (self.group == CONTROL) & ~self.participant.duplicated()
+
+    def called(self, name: str) -> str:
+        """Return the name of a region."""
+        return (self.names or {}).get(name, name)
+
+
+class Finding(NamedTuple):
+    """What was found in the table, and what it means; or why visits are excluded, by name."""
+
+    text: str = ''
+    consequence: str = ''
+    rows: Mapping[str, str] = {}
+
+
+class Check(NamedTuple):
+    """A check, what follows from its findings, what to do, and the section of the report."""
+
+    find: Callable[[Study], Iterator[Finding]]
+    severity: Literal['stop', 'exclude', 'warn']
+    remedy: str
+    about: str = PARTICIPANTS
+
+
+def negative(study: Study) -> Iterator[Finding]:
+    """Negative volumes; residuals and z-scores are accepted if nothing is corrected."""
+    if study.has_volumes and (study.features < 0).any(axis=None):
+        yield Finding(_first(study.features, study.features < 0))
+
+
+def copies(study: Study) -> Iterator[Finding]:
+    """Rows with the same numbers in all regions as an earlier row."""
+    if study.features.shape[1] < MIN_ALIKE:
+        return
+    known = study.features[study.features.notna().any(axis=1) & (study.features != 0).any(axis=1)]
+    rows = [tuple(row) for row in known.to_numpy()]
+    first = dict(zip(reversed(rows), reversed(known.index)))
+    again = {str(n): first[row] for n, row in zip(known.index, rows) if first[row] != n}
+    if again:
+        yield Finding(rows={n: f'the same volumes as {other}' for n, other in again.items()})
+
+
+def other_unit(study: Study) -> Iterator[Finding]:
+    """Volumes or head sizes in other or mixed units."""
+    if study.has_volumes:
+        logs = _logs(study.features)
+        yield from _mixed_units(logs.median(axis=1))
+        if study.training or study.options.icv != 'proportion':
+            yield from _unexpected(logs.median(), _expected_volumes(study))
+    if study.icv is None:
+        return
+    low, high = _usual_head_size(study)
+    median = study.icv[study.icv > 0].median()
+    if not low <= median <= high and np.isfinite(median):
+        yield Finding(
+            f'{study.icv.name} has a median of {plain_number(median)}, but '
+            f'{plain_number(low)} to {plain_number(high)} mm3 is expected'
+        )
+
+
+def is_in_mm3(icv: float) -> bool:
+    """Check whether an intracranial volume can only be in mm3."""
+    return USUAL_ICV_MM3[0] < icv < USUAL_ICV_MM3[1]
+
+
+def _mixed_units(scale: pd.Series) -> Iterator[Finding]:
+    """Find a gap between the volumes of some visits and those of others."""
+    ordered = scale.dropna().sort_values()
+    gaps = np.diff(ordered.to_numpy())
+    if not len(gaps) or gaps.max() < np.log10(OTHER_UNIT):
+        return
+    split = int(gaps.argmax()) + 1
+    small, large = ordered.index[:split], ordered.index[split:]
+    fewer = small if len(small) <= len(large) else large
+    if len(fewer) > MOST_WRONG * len(ordered):
+        factor = _factor(-gaps.max() if fewer is small else gaps.max())
+        yield Finding(
+            f'volumes of {list_briefly(sorted(fewer), 5)} are about {factor} than those of others'
+        )
+
+
+def _unexpected(found: pd.Series, expected: pd.Series) -> Iterator[Finding]:
+    """Compare medians with those of MUSE regions or of a model, as logarithms."""
+    ratio = (found - np.log10(expected[expected > 0])).dropna()
+    if ratio.empty:
+        return
+    overall = ratio.median()
+    if abs(overall) > np.log10(OTHER_UNIT):
+        yield Finding(
+            f'volumes are about {_factor(overall)} than expected, for example '
+            f'{10 ** found[ratio.index[0]]:.3g} for {ratio.index[0]}'
+        )
+    off = ratio.index[(ratio - overall).abs() > np.log10(OTHER_UNIT)]
+    if len(off):
+        factor = _factor(ratio[off[0]] - overall)
+        yield Finding(f'{list_briefly(off)} is about {factor} than the other regions suggest')
+
+
+def _expected_volumes(study: Study) -> pd.Series:
+    """Return the usual values of features: those of a model, or of MUSE regions."""
+    if study.model is not None:
+        return study.model.mean_volumes
+    usual = muse_table().set_index('index')['volume_mm3']
+    features = study.wanted.features if study.names is None else ()
+    known = {f.name: usual[list(f.indices)].sum() for f in features if f.indices}
+    return pd.Series(known, dtype=np.float64)
+
+
+def _usual_head_size(study: Study) -> tuple[float, float]:
+    """Return the range of plausible median head sizes, for a model or for MUSE volumes."""
+    column = str(study.options.icv_column)
+    if study.model is not None:
+        seen = study.model.ranges.get(column)
+        return (seen[0] / OTHER_HEAD, seen[1] * OTHER_HEAD) if seen else (0.0, np.inf)
+    return USUAL_ICV_MM3 if study.wanted.atlas else (0.0, np.inf)
+
+
+def constant_size(study: Study) -> Iterator[Finding]:
+    """A head size without an effect to remove."""
+    if study.icv is not None and study.training and study.icv.nunique() < 2 and len(study.icv) > 1:
+        yield Finding(f'{study.icv.name} is the same in all visits')
+
+
+def not_in_years(study: Study) -> Iterator[Finding]:
+    """Birth years, months, days and centred ages."""
+    for name in columns_of(study.people, 'age'):
+        known = study.people[name].dropna()
+        if (~known.between(*POSSIBLE_AGE)).mean() > OFTEN_WRONG:
+            median = known.median()
+            like = 'months' if median < 1900 else 'birth years' if median < 2100 else 'days'
+            like = 'centred ages' if (known < 0).mean() > OFTEN_WRONG else like
+            yield Finding(f'{name} has a median of {median:g}, like {like}')
+
+
+def levels(study: Study) -> Iterator[Finding]:
+    """Categories with a level per participant, several spellings, or unknown codes."""
+    for name in map(str, study.people):
+        found = study.people[name].dropna()
+        if pd.api.types.is_numeric_dtype(found):
+            yield from _other_codes(found, study)
+            continue
+        if study.training and found.nunique() > max(MAX_LEVELS, len(found) / 2):
+            yield Finding(f'{name} has {found.nunique()} levels among {len(found)} visits')
+        spellings = found.drop_duplicates().sort_values()
+        same = spellings.groupby(spellings.map(lambda level: ' '.join(level.casefold().split())))
+        twice = [' = '.join(each) for _, each in same if len(each) > 1]
+        if twice:
+            yield Finding(f'{name} writes one level in several ways: {list_briefly(twice)}')
+        words = found.map(sex_of)
+        if means(name, 'sex') and words.isna().any() and words.notna().any():
+            strange = found[words.isna()]
+            yield Finding(f'{name} of {strange.index[0]} is {strange.iloc[0]}; others are F and M')
+
+
+def _other_codes(found: pd.Series, study: Study) -> Iterator[Finding]:
+    """Find more than two codes of the sexes, or other codes than those of a model."""
+    name = str(found.name)
+    if not means(name, 'sex') or found.empty:
+        return
+    known = tuple(study.model.ranges.get(name, ())) if study.model else ()
+    codes = list_briefly(f'{code:g}' for code in sorted(set(found)))
+    if known and not found.isin(known).all():
+        yield Finding(
+            f'{name} holds {codes}; the model knows {list_briefly(map("{:g}".format, known))}'
+        )
+    elif found.nunique() > 2:
+        yield Finding(f'{name} holds {codes}; expected are two codes, or F and M')
+
+
+def same_as_group(study: Study) -> Iterator[Finding]:
+    """Covariates that tell controls from patients by themselves."""
+    known = study.group[study.main]
+    if not study.training or known.nunique() < 2:
+        return
+    for name in study.options.covariates:
+        values = study.people.loc[known.index, name]
+        counts = values.nunique()
+        if 1 < counts <= MAX_LEVELS and known.groupby(values).nunique().max() == 1:
+            yield Finding(f'covariate {name} has other values in controls than in patients')
+
+
+def missing(study: Study) -> Iterator[Finding]:
+    """Covariates, head size or site that are not known."""
+    lacking = study.people.isna()
+    rows = lacking.index[lacking.any(axis=1)]
+    names = {str(row): ', '.join(lacking.columns[lacking.loc[row]]) for row in rows}
+    if names:
+        yield Finding(rows={row: f'{name} is missing' for row, name in names.items()})
+
+
+def empty(study: Study) -> Iterator[Finding]:
+    """Regions without a volume."""
+    wrong = study.features.isna() & (not study.options.impute)
+    wrong |= (study.features == 0) & study.has_volumes
+    rows = wrong.index[wrong.any(axis=1)]
+    if len(rows):
+        found = {}
+        for row in rows:
+            names = list_briefly((study.called(n) for n in wrong.columns[wrong.loc[row]]), 3)
+            found[str(row)] = f'no volume of {names} (missing or 0)'
+        yield Finding(rows=found)
+
+
+def impossible(study: Study) -> Iterator[Finding]:
+    """Ages, head sizes and other covariates far from those of everyone else, such as 999."""
+    for name in map(str, study.people.select_dtypes('number')):
+        values = study.people[name]
+        known = values[study.main]
+        wrong = missing_codes(values) | _isolated(values, known)
+        if means(name, 'age'):
+            wrong |= ~values.between(*POSSIBLE_AGE)
+        if name == study.options.icv_column:
+            median = known[known > 0].median()
+            wrong |= ~values.between(median / OTHER_HEAD, median * OTHER_HEAD)
+        rows = values.index[wrong & values.notna()]
+        if len(rows):
+            yield Finding(
+                rows={
+                    str(row): f'{name} is {plain_number(values[row], 6)}, far from all others '
+                    f'(median {plain_number(known.median(), 6)})'
+                    for row in rows
+                },
+            )
+
+
+def missing_codes(values: pd.Series) -> pd.Series:
+    """Mark codes for missing values, which are far below or above all other values."""
+    is_code = values.isin(MISSING_CODES)
+    rest = values[~is_code].dropna()
+    if rest.nunique() <= MAX_CODES:
+        return is_code & False
+    width = rest.max() - rest.min()
+    below = (values < rest.min() - width) | ((values < 0) & (rest.min() >= 0))
+    return is_code & (below | (values > rest.max() + width))
+
+
+def _isolated(values: pd.Series, known: pd.Series) -> pd.Series:
+    """Mark values that are far from all others, not only from most of them."""
+    distance = (values - known.median()).abs()
+    sd = NORMAL_SD_PER_MAD * distance[known.index].median()
+    far = (distance > IMPLAUSIBLE * sd) & (sd > 0) & (len(known) >= MIN_FOR_OUTLIERS)
+    rest = values[~far]
+    width = rest.max() - rest.min()
+    return far & ~values.between(rest.min() - width, rest.max() + width)
+
+
+def far_volumes(study: Study) -> Iterator[Finding]:
+    """Volumes ten times larger or smaller than those of others and beyond 10 robust SD."""
+    for row, name, median in _far(study, IMPOSSIBLE):
+        found = f'{study.called(name)} is {_cell(study, row, name)}'
+        yield Finding(rows={row: f'{found}, but {median:g} in others'})
+
+
+def strange_volumes(study: Study) -> Iterator[Finding]:
+    """Volumes ten times larger or smaller than those of others, but within 10 robust SD."""
+    found = [
+        f'{study.called(name)} of {row} is {_cell(study, row, name)} ({median:g} in others)'
+        for row, name, median in _far(study, IMPLAUSIBLE)
+    ]
+    if found:
+        yield Finding(
+            f'Volumes far from those of others: {list_briefly(found, 5)}',
+            'They may be errors of segmentation',
+        )
+
+
+def _cell(study: Study, row: str, name: str) -> str:
+    return f'{float(study.features.loc[row, name]):.10g}'
+
+
+def _far(study: Study, limit: float) -> Iterator[tuple[str, str, float]]:
+    """Find the first volume of each visit ten times others and beyond some robust SD."""
+    if not study.has_volumes or study.main.sum() < MIN_TO_SCALE:
+        return
+    logs = _logs(study.features)
+    center = logs[study.main].median()
+    distance = (logs - center).abs()
+    spread = NORMAL_SD_PER_MAD * distance[study.main].median()
+    far = (distance > np.log10(OTHER_UNIT)) & (distance > limit * spread)
+    for row in far.index[far.any(axis=1)]:
+        name = str(far.columns[far.loc[row]][0])
+        yield str(row), name, float(10 ** center[name])
+
+
+def outlying(study: Study) -> Iterator[Finding]:
+    """A third of the regions far from those of the group: the brain mask is wrong."""
+    known = study.group.isin((CONTROL, PATIENT))
+    complete = study.features[study.features.notna().all(axis=1) & known]
+    if study.features.empty or len(complete) < MIN_FOR_OUTLIERS:
+        return
+    compared = _logs(complete) if study.has_volumes else complete
+    distance = compared - compared.groupby(study.group[complete.index]).transform('median')
+    sd = NORMAL_SD_PER_MAD * distance.abs().median()
+    share = (distance.abs() > OUTLYING * sd).mean(axis=1)
+    wrong = share[share > OUTLYING_SHARE]
+    if len(wrong):
+        why = {str(row): f'{part:.0%} of the regions are outlying' for row, part in wrong.items()}
+        yield Finding(rows=why)
+
+
+def sites(study: Study) -> Iterator[Finding]:
+    """Sites with too few controls for ComBat."""
+    column = study.options.site_column
+    is_control = study.group == CONTROL
+    if column is None or not is_control.any():
+        return
+    site, learned = study.people[column], study.controls
+    if study.training and learns_from_visits(
+        study.participant[is_control], study.people[is_control], study.options
+    ):
+        learned = is_control
+    counts = site[learned].value_counts()
+    small = site[~site.isin(counts.index[counts >= MIN_AT_SITE])]
+    if len(small):
+        yield Finding(
+            rows={
+                str(row): f'site {place} has {counted(int(counts.get(place, 0)), "control")}, at '
+                f'least {MIN_AT_SITE} are needed for harmonization'
+                for row, place in small.items()
+            },
+        )
+
+
+def unrelated_size(study: Study) -> Iterator[Finding]:
+    """Head sizes that may be of other participants."""
+    if study.icv is None or not study.has_volumes or len(study.icv) < MIN_FOR_OUTLIERS:
+        return
+    r = study.icv.corr(study.features.sum(axis=1), method='spearman')
+    if r < MIN_RELATED:
+        yield Finding(
+            f'{study.icv.name} is hardly related to the volumes (correlation {r:.2f})',
+            'Rows may be exchanged, and volumes corrected for the wrong head',
+        )
+
+
+def exchanged_sexes(study: Study) -> Iterator[Finding]:
+    """Women with larger heads than men."""
+    if not study.has_volumes and study.icv is None:
+        return
+    size = study.features.sum(axis=1) if study.icv is None else study.icv
+    for name in columns_of(study.people, 'sex'):
+        sex = study.people[name].astype(str).map(sex_of)
+        women, men = size[sex == 'F'].dropna(), size[sex == 'M'].dropna()
+        if min(len(women), len(men)) < MIN_OF_A_SEX:
+            continue
+        error = np.sqrt(women.var() / len(women) + men.var() / len(men))
+        if women.mean() - men.mean() > CERTAIN * error:
+            yield Finding(
+                f'{name}: women have larger heads than men',
+                'The sexes may be exchanged, and corrected the wrong way',
+            )
+
+
+def near_copies(study: Study) -> Iterator[Finding]:
+    """Participants whose volumes correlate more than those of one person scanned twice."""
+    n, n_regions = study.features.shape
+    if (
+        not study.has_volumes
+        or n_regions < MIN_TO_COMPARE
+        or not MIN_TO_COMPARE <= n <= MAX_TO_COMPARE
+    ):
+        return
+    logs = _logs(study.features)
+    logs = logs.dropna()
+    logs = logs.loc[:, logs.max() > logs.min()]
+    z = ((logs - logs.mean()) / logs.std()).to_numpy(copy=True)
+    z -= z.mean(axis=1, keepdims=True)
+    z /= np.linalg.norm(z, axis=1, keepdims=True)
+    who = study.participant[logs.index].to_numpy()
+    alike = np.argwhere(np.triu(z @ z.T > NEAR_COPY, 1))
+    pairs = [f'{logs.index[a]} and {logs.index[b]}' for a, b in alike if who[a] != who[b]]
+    if pairs:
+        yield Finding(
+            f'Almost the same volumes: {list_briefly(pairs, 3)}',
+            'One participant may be counted twice',
+        )
+
+
+def ages_like_months(study: Study) -> Iterator[Finding]:
+    """Ages of which many exceed 100."""
+    for name in columns_of(study.people, 'age'):
+        if (study.people[name] > OLDEST).mean() > OFTEN_WRONG:
+            yield Finding(
+                f'{name}: many ages exceed {OLDEST:g}, as if they were in months',
+                'Volumes would be corrected for another age',
+            )
+
+
+def few_controls(study: Study) -> Iterator[Finding]:
+    """Few controls in the sample."""
+    n, advised = int(study.controls.sum()), FEW_CONTROLS if study.training else FEW_FOR_A_MODEL
+    column = study.options.site_column
+    several = column is not None and len(set(study.people.loc[study.controls, column])) > 1
+    if 0 < n < advised and (study.training or not several):
+        yield Finding(
+            f'Few controls: {n}, at least {advised} are recommended',
+            f'Reference values {_precision(n, study.training)}, which shifts the R-indices of all '
+            'patients alike',
+        )
+
+
+def few_at_sites(study: Study) -> Iterator[Finding]:
+    """Few controls at a site."""
+    column = study.options.site_column
+    if column is not None:
+        sizes = study.people.loc[study.controls, column].value_counts()
+        yield from small_sites(sizes if len(sizes) > 1 else sizes[:0], study.training)
+
+
+def small_sites(sizes: pd.Series, training: bool = False) -> Iterator[Finding]:
+    """Find sites with few controls, of a training sample or of those that a model learns."""
+    advised = FEW_AT_SITE if training else FEW_FOR_A_MODEL
+    small = sizes[sizes < advised].sort_index()
+    if len(small):
+        listed = list_briefly(f'{site} ({count})' for site, count in small.items())
+        yield Finding(
+            f'Few controls at sites: {listed}; at least {advised} are recommended',
+            f'Estimates of scanner effects {_precision(int(small.min()), training)}, which shifts '
+            'the R-indices of all participants of a site alike',
+        )
+
+
+def _precision(n: int, training: bool) -> str:
+    """Say how precise a mean of n controls is; what a model learns has an error of its own."""
+    return f'have a standard error of {1 / np.sqrt(n):.2f} SD' if training else 'are imprecise'
+
+
+def warn_of_sites(sizes: pd.Series) -> Iterator[Caution]:
+    """Warn of sites that a model has learned from few controls."""
+    check = next(check for check in CHECKS if check.find is few_at_sites)
+    for found in small_sites(sizes):
+        yield _caution(check, found)
+
+
+def ages_of_patients(study: Study) -> Iterator[Finding]:
+    """Many patients outside the age range of the controls."""
+    for name in columns_of(study.people, 'age')[:1]:
+        first = study.people.loc[~study.participant.duplicated(), name]
+        group = study.group[first.index]
+        patients, controls = first[group == PATIENT], first[group == CONTROL]
+        if patients.empty or controls.empty:
+            return
+        outside = patients.index[is_clearly_outside(patients, controls.min(), controls.max())]
+        if len(outside) > MANY_OUTSIDE * len(patients):
+            yield Finding(
+                f'{len(outside)} of {counted(len(patients), "patient")} '
+                f'({list_briefly(outside, 5)}) are more than {TOLERATED:.0%} beyond the age range '
+                f'of controls ({controls.min():.3g} to {controls.max():.3g})',
+                'The age correction is extrapolated',
+            )
+
+
+def ages_of_model(study: Study) -> Iterator[Finding]:
+    """Many participants outside the range of a covariate in the training sample of a model."""
+    for name, (low, high) in (study.model.ranges if study.model else {}).items():
+        outside = is_clearly_outside(study.people[name], low, high)
+        n, n_all = study.participant[outside].nunique(), study.participant.nunique()
+        if n > MANY_OUTSIDE * n_all and means(name, 'age'):
+            yield Finding(
+                f'{name} is more than {TOLERATED:.0%} beyond the training range '
+                f'{plain_number(low)} to {plain_number(high)}: {n} of '
+                f'{counted(n_all, "participant")} ({list_briefly(study.people.index[outside], 5)})',
+                'Their R-indices are extrapolated',
+            )
+
+
+SEGMENTATION = 'check the segmentation'
+
+CHECKS = (
+    Check(negative, 'stop', 'use volumes as measured, or add --covariates none --icv none'),
+    Check(other_unit, 'stop', 'convert all to mm3, or to the unit of the model'),
+    Check(constant_size, 'stop', 'correct it, or use another --icv-column or --icv none'),
+    Check(not_in_years, 'stop', 'write ages in years'),
+    Check(levels, 'stop', 'correct the column, or use others (--covariates, --site-column)'),
+    Check(same_as_group, 'stop', 'remove it from --covariates, as it would remove the disease'),
+    Check(missing, 'exclude', ''),
+    Check(copies, 'exclude', 'keep one of them'),
+    Check(empty, 'exclude', SEGMENTATION),
+    Check(impossible, 'exclude', 'correct it if it is an error'),
+    Check(far_volumes, 'exclude', SEGMENTATION),
+    Check(outlying, 'exclude', SEGMENTATION),
+    Check(sites, 'exclude', 'merge sites, or use --site-column none'),
+    Check(few_controls, 'warn', 'add controls, or compare patients with each other only'),
+    Check(few_at_sites, 'warn', 'add controls, or do not compare these sites', HARMONIZATION),
+    Check(ages_of_patients, 'warn', 'add controls of their ages, or exclude them'),
+    Check(ages_of_model, 'warn', 'use a model that was trained on these ages', R_INDICES),
+    Check(unrelated_size, 'warn', 'check that rows belong to the same participants'),
+    Check(exchanged_sexes, 'warn', 'check the codes of the sexes'),
+    Check(ages_like_months, 'warn', 'write ages in years, or ignore this if they are'),
+    Check(strange_volumes, 'warn', SEGMENTATION),
+    Check(near_copies, 'warn', 'check that they are different participants'),
+)
+"""All checks, in order; docs/tables.md prints them."""
+
+
+def describe_checks() -> Iterator[tuple[str, str, str]]:
+    """List what is found, what follows and what to do, for the documentation."""
+    for check in CHECKS:
+        yield str(check.find.__doc__).partition('.')[0], check.severity, check.remedy
+
+
+def run_checks(study: Study, source: str) -> tuple[Study, Reasons, list[Caution]]:
+    """Run all checks; return who remains, why others are excluded, and warnings.
+
+    Raises
+    ------
+    DataError
+        Everything that stops, one finding per line; or most of a group is excluded.
+    """
+    stops: list[str] = []
+    reasons: Reasons = {}
+    cautions: list[Caution] = []
+    for check in CHECKS:
+        for found in check.find(study):
+            if check.severity == 'stop':
+                stops.append(f'{source}: {found.text}; {check.remedy}')
+            elif check.severity == 'warn':
+                cautions.append(_caution(check, found))
+            else:
+                remedy = f'; {check.remedy}' if check.remedy else ''
+                new = {row: f'{why}{remedy}' for row, why in found.rows.items()}
+                reasons = {**new, **reasons}
+        if check.severity == 'exclude':
+            study = study.without(reasons)
+    if stops:
+        raise DataError('\n'.join(stops))
+    return study, reasons, cautions
+
+
+def _caution(check: Check, found: Finding) -> Caution:
+    remedy = check.remedy[0].upper() + check.remedy[1:]
+    return Caution(found.text, found.consequence, remedy, check.about)
+
+
+def require_groups(
+    group: pd.Series,
+    participant: pd.Series,
+    reasons: Reasons,
+    everyone: Reasons,
+    training: bool,
+    both: bool,
+) -> None:
+    """Refuse groups that are too small to train or to learn sites, or that lost most participants.
+
+    Parameters
+    ----------
+    group, participant
+        Of everyone with volumes, excluded or not.
+    reasons, everyone
+        Why these visits are excluded, and why any visit is.
+    training, both
+        Whether a model is trained, and whether patients are needed.
+    """
+    left = ~group.index.isin(list(reasons))
+    needed = {CONTROL: MIN_PEOPLE, PATIENT: MIN_PEOPLE * both}
+    for name, minimum in (needed if training else {CONTROL: MIN_FOR_SCALE}).items():
+        of_group = group == name
+        n_all, n_left = (participant[of_group & rows].nunique() for rows in (True, left))
+        few = n_left < minimum
+        if few or (training and n_left < MOST_LEFT * n_all):
+            own = [reasons[row] for row in group.index[of_group] if row in reasons]
+            remedy = 'add participants, or correct --control-label and --patient-label'
+            if own or everyone:
+                remedy = f'excluded: {summarise_reasons(own or everyone.values())}. {GO_WITHOUT}'
+            raise DataError(
+                f'{counted(n_left, SINGULAR[name])} left'
+                + (f', but at least {minimum} are needed' if few else f' of {n_all}')
+                + f'; {remedy}'
+            )
+
+
+GO_WITHOUT = (
+    'Correct the tables, or go without a column (--covariates, --icv none, --site-column none)'
+)
+
+
+def summarise_reasons(reasons: Iterable[str], most: int = 5) -> str:
+    """Count the exclusions for each of the most frequent reasons, in one line."""
+    kinds = pd.Series(list(reasons), dtype=object).value_counts()
+    listed = [f'{count} for "{reason}"' for reason, count in kinds.head(most).items()]
+    return ', '.join(listed) + (', ...' if len(kinds) > most else '')
+
+
+def _logs(features: pd.DataFrame) -> pd.DataFrame:
+    """Compute logarithms of volumes; missing where a volume is missing or 0."""
+    positive = features.where(features > 0).to_numpy(np.float64)
+    return pd.DataFrame(np.log10(positive), features.index, features.columns)
+
+
+def _first(features: pd.DataFrame, wrong: pd.DataFrame) -> str:
+    """Name the first wrong volume, and count the others."""
+    rows, columns = np.nonzero(wrong.to_numpy())
+    more = f' ({counted(len(set(rows)), "visit")})' if len(set(rows)) > 1 else ''
+    where = f'{features.columns[columns[0]]} of {features.index[rows[0]]}'
+    return f'{where} is {features.iloc[rows[0], columns[0]]:.10g}{more}'
+
+
+def _factor(log: float) -> str:
+    times = float(f'{10 ** abs(log):.2g}')
+    return f'{times:,.0f} times {"smaller" if log < 0 else "larger"}'

@@ -1,0 +1,723 @@
+"""What each column is for: features, covariates, head size, site and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import pandas as pd
+
+from surreal_bids.cautions import PARTICIPANTS, Caution
+from surreal_bids.cohort.requirements import PreprocessingOptions, Requirements
+from surreal_bids.config import CohortOptions
+from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.files import read_file
+from surreal_bids.harmonization.covariates import ICVHandling
+from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
+from surreal_bids.names import (
+    CODES,
+    CONTROL,
+    CONTROL_WORDS,
+    NAMES,
+    NOUNS,
+    PATIENT,
+    PATIENT_WORDS,
+    SINGULAR,
+    Role,
+    column_of,
+    columns_of,
+    letters_of,
+    means,
+    noun_of,
+    role_of,
+)
+from surreal_bids.regions import (
+    Feature,
+    FeatureList,
+    build_features,
+    feature_set,
+    freesurfer_regions,
+    is_total,
+    is_ventricle,
+    muse_indices,
+    recognise,
+    region_names,
+    side_of,
+)
+from surreal_bids.tables import Table, VisitTable, find_column, prefix_errors, to_numbers
+from surreal_bids.text import align, alternatives, counted, list_briefly
+
+VOLUME_UNIT, UNKNOWN_UNIT = 'mm3', 'as in the table'
+
+NONE = 'none'
+"""Option value that disables a column used by default."""
+
+SITE = 'site'
+"""Name of the site column of models that were trained without sites."""
+
+MOST_MATCH, HALF_MATCH = 0.8, 0.5
+"""Share of the columns of volumes that must be regions of an atlas; beside measures, the second."""
+
+OFTEN_EMPTY = 0.05
+"""Share of participants without a region above which the region is dropped; below it, they are."""
+
+ICV_WORDS: Mapping[ICVHandling, str] = {
+    'power': 'allometric (log-log) model fitted in controls',
+    'covariate': 'linear',
+    'proportion': 'volumes are divided by it',
+}
+"""Description of each correction for head size."""
+
+REGION, MEASURE, NOT_USED = 'region', 'measure', 'not used'
+
+FRAME = ('table', 'column', 'taken_for', 'why')
+LISTED = 4
+"""Columns of one kind that are listed; the others are counted."""
+
+
+class Features(NamedTuple):
+    """The features, and why other columns of the table of volumes are none."""
+
+    wanted: FeatureList
+    unused: Mapping[str, str] = {}
+    cautions: tuple[Caution, ...] = ()
+
+
+def column_features(columns: Iterable[str]) -> FeatureList:
+    """Make features of columns; if all are MUSE regions, every spelling is recognised later."""
+    columns = list(columns)
+    regions = recognise(columns)
+    if len(regions) == len(columns):
+        features = tuple(Feature(column, (index,)) for column, index in regions.items())
+        return FeatureList('columns', features, VOLUME_UNIT)
+    return FeatureList('columns', tuple(Feature(name, ()) for name in columns), UNKNOWN_UNIT)
+
+
+def named_features(name: str) -> FeatureList:
+    """Look up `muse72` or `muse139`."""
+    if name == 'muse139':
+        regions = region_names()
+        features = tuple(Feature(regions[index], (index,)) for index in muse_indices())
+    else:
+        features = feature_set(name)
+    return FeatureList(name, features, VOLUME_UNIT)
+
+
+def listed_features(wanted: str) -> FeatureList:
+    """Read the features of `--features`: a named set, or a text file with one name per line."""
+    if wanted in ('muse72', 'muse139'):
+        return named_features(wanted)
+    path = Path(wanted)
+    try:
+        lines = [line.strip() for line in read_file(path).decode('utf-8-sig').splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f'--features {wanted}: neither muse72 nor muse139 nor a readable text file ({error}); '
+            'list one feature per line'
+        ) from error
+    names = pd.Index([line for line in lines if line])
+    if names.empty or names.has_duplicates:
+        what = 'the file is empty' if names.empty else f'{names[names.duplicated()][0]} is repeated'
+        raise DataError(f'{path}: {what}; list each feature once, one per line')
+    with prefix_errors(path):
+        return column_features(names)
+
+
+def choose_features(volumes: Table, used: Collection[str], alone: bool = False) -> Features:
+    """Find the features: regions of MUSE or FreeSurfer, else all numbers of a table of volumes.
+
+    Parameters
+    ----------
+    volumes
+        Table of volumes.
+    used
+        Columns with another use, or that are also in the table of participants.
+    alone
+        Whether the table also holds the facts about participants. Numbers may then be anything,
+        and regions of other atlases have to be listed (`--features`).
+    """
+    columns = [c for c in volumes.columns if c not in used and not means(c, *NAMES)]
+    unused = {c: 'row number' for c in columns if _counts_rows(volumes.text[c])}
+    numbered = _is_numbered_otherwise(columns)
+    totals = {c for c in columns if is_total(c) and not (numbered and c.isdecimal())}
+    numeric = [c for c in columns if c not in {*unused, *totals} and _is_numeric(volumes.text[c])]
+    with prefix_errors(volumes.source):
+        known = _atlas_regions(numeric, HALF_MATCH if alone else MOST_MATCH, numbered)
+    if not known and (alone or not numeric):
+        raise DataError(
+            f'{volumes.source}: the columns are not regions of MUSE or FreeSurfer '
+            f'({list_briefly(numeric or volumes.columns, 5)}); list the columns of regions in a '
+            'file for --features, or give the facts about participants in a table of their own'
+        )
+    regions = known or numeric
+    unused |= dict.fromkeys(sorted(totals), 'sum of regions or fluid')
+    rest = [name for name in numeric if name not in regions]
+    fluid = dict.fromkeys(filter(is_ventricle, rest), 'fluid')
+    foreign = [n for n in rest if n not in fluid and (not alone or side_of(n) != NONE)]
+    values = pd.DataFrame({name: to_numbers(volumes.text[name]) for name in regions})
+    unusable = _unusable(values)
+    kept = [name for name in regions if name not in unusable]
+    lost = dict.fromkeys(foreign, 'no region of the atlas') | unusable
+    unused |= fluid | lost
+    return Features(column_features(kept), unused, tuple(_warn_of_dropped(lost)))
+
+
+def _warn_of_dropped(lost: Mapping[str, str]) -> Iterator[Caution]:
+    if lost:
+        why = dict.fromkeys(lost.values())
+        listed = '; '.join(
+            f'{list_briefly([n for n in lost if lost[n] == each], 5)} ({each})' for each in why
+        )
+        yield Caution(
+            f'Regions that are not used: {listed}',
+            'Patterns do not include them',
+            'Correct or rename the columns, or list all regions in a file for --features',
+            PARTICIPANTS,
+        )
+
+
+def _atlas_regions(columns: list[str], needed: float, numbered: bool) -> list[str]:
+    """Return the regions of FreeSurfer or MUSE if most columns are such regions."""
+    solid = [name for name in columns if not is_ventricle(name)]
+    muse = [] if numbered else list(recognise(solid))
+    for known in (freesurfer_regions(solid), muse):
+        if len(known) > needed * len(solid):
+            return known
+    return []
+
+
+def _is_numbered_otherwise(columns: Iterable[str]) -> bool:
+    """Check whether the names of columns are numbers other than those of MUSE."""
+    return any(not is_total(name) and not recognise([name]) for name in columns if name.isdecimal())
+
+
+def _is_numeric(cells: pd.Series) -> bool:
+    """Check whether most of the known values of a column are numbers."""
+    known = cells.dropna()
+    return len(known) > 0 and bool(to_numbers(known).notna().mean() > 1 / 2)
+
+
+def _counts_rows(cells: pd.Series) -> bool:
+    """Check whether a column holds 0, 1, 2 ... or 1, 2, 3 ..."""
+    first, n = cells.iloc[0] if len(cells) > 1 else None, len(cells)
+    if first not in ('0', '1'):
+        return False
+    return cells.tolist() == [str(int(first) + k) for k in range(n)]
+
+
+def _unusable(values: pd.DataFrame) -> dict[str, str]:
+    """Return the reasons for dropping regions that are often empty or do not vary."""
+    empty = (values.isna() | (values == 0)).mean()
+    often = empty[empty > OFTEN_EMPTY]
+    same = values.columns[values.nunique() < 2]
+    return {str(n): 'the same in all participants' for n in same} | {
+        str(n): f'0 or missing in {share:.0%} of participants' for n, share in often.items()
+    }
+
+
+def read_features(table: Table, wanted: FeatureList) -> pd.DataFrame:
+    """Read features of shape (n_visits, n_features), NaN where missing.
+
+    Columns are found by name, in any order. MUSE regions may have any recognised spelling, and
+    sums of regions are computed if the table has the single ones.
+
+    Raises
+    ------
+    DataError
+        A column is missing or holds text.
+    """
+    here = {name.lower(): name for name in table.columns}
+    missing = [name for name in wanted.names if name.lower() not in here]
+    if not missing or wanted.atlas is None:
+        if missing:
+            raise DataError(
+                f'{table.source}: no column {list_briefly(missing)}; '
+                f'{alternatives(missing, table.columns)}'
+            )
+        return pd.DataFrame({name: table.numbers(name) for name in wanted.names})
+    needed = {index for feature in wanted.features for index in feature.indices}
+    with prefix_errors(table.source):
+        regions = recognise(table.columns)
+        others = freesurfer_regions(table.columns)
+        if others and needed - {*regions.values()}:
+            raise DataError(
+                f'the model needs MUSE regions, but the table has FreeSurfer regions '
+                f'({list_briefly(others, 3)}). Measure MUSE regions with surreal-bids or DLMUSE, '
+                'or train a model on FreeSurfer regions'
+            )
+        volumes = {name: table.numbers(name) for name, index in regions.items() if index in needed}
+        return build_features(pd.DataFrame(volumes, table.text.index), wanted.features)
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Columns about participants to use.
+
+    Attributes
+    ----------
+    options
+        Options of preprocessing; the columns are those of the model, if there is one.
+    own
+        Column of the tables for each column of `options`.
+    one_site
+        Whether the tables lack a site column that the model needs.
+    defaults
+        Columns that are used by default.
+    notes
+        How a site was found that the tables lack.
+    """
+
+    options: PreprocessingOptions
+    own: Mapping[str, str]
+    one_site: bool = False
+    defaults: Collection[str] = ()
+    notes: tuple[str, ...] = ()
+
+
+def choose_columns(
+    config: CohortOptions,
+    people: Table,
+    model: Requirements | None = None,
+    adapt: bool = True,
+    corrects_size: bool = True,
+) -> Columns:
+    """Find the columns of covariates, head size and site.
+
+    Parameters
+    ----------
+    config
+        Options of the user.
+    people
+        Facts about participants.
+    model
+        Requirements of the model to apply; None: a model is trained.
+    adapt
+        Whether the model learns the sites of these participants first.
+    corrects_size
+        Whether features depend on head size, unlike cortical thickness.
+
+    Raises
+    ------
+    DataError
+        A column of the user or of the model is missing.
+    """
+    if model is not None:
+        return _for_model(config, people, model, adapt)
+    usual = {role: _default(people, role, config.covariates) for role in ('age', 'sex')}
+    covariates = tuple(dict.fromkeys(config.covariates)) or tuple(filter(None, usual.values()))
+    covariates = () if covariates == (NONE,) else covariates
+    icv_column = config.icv_column
+    if icv_column is None and config.icv != NONE and (corrects_size or config.icv):
+        icv_column = _default(people, 'icv', covariates)
+    site = config.site_column or _default(people, 'site')
+    options = PreprocessingOptions(
+        covariates=covariates,
+        icv_column=icv_column,
+        icv=_icv_handling(config, icv_column),
+        site_column=None if site == NONE else site,
+        impute=config.impute,
+    )
+    own = _require(people, options.columns)
+    regions = [name for name in covariates if recognise([name])]
+    if regions:
+        raise DataError(f'{list_briefly(regions)} is a region and cannot also be a covariate')
+    named = {*config.covariates, config.icv_column, config.site_column}
+    return Columns(options, own, defaults={*own.values()} - named)
+
+
+def _require(people: Table, names: Iterable[str], remedy: str = '') -> dict[str, str]:
+    """Find the column of each name, or list those that are missing."""
+    found = {name: find_column(people.columns, name) for name in names}
+    missing = [name for name, column in found.items() if column is None]
+    if missing:
+        files = ', '.join(dict.fromkeys(map(str, (people.source, *people.joined.values()))))
+        raise DataError(
+            f'{files}: no column {list_briefly(missing)}; {alternatives(missing, people.columns)}'
+            f'{remedy or "; if another table has it, add that table with --participants"}'
+        )
+    return {name: column for name, column in found.items() if column is not None}
+
+
+def _default(people: Table, role: Role, others: Collection[str] = ()) -> str | None:
+    """Find the column with a role that varies; the most complete one if there are several."""
+    known = [name for name in columns_of(people.columns, role) if name not in others]
+    varying = [name for name in known if len(set(people.text[name].dropna())) > 1]
+    return min(varying, key=lambda name: _flaws(people.text[name], role), default=None)
+
+
+def _flaws(cells: pd.Series, role: Role) -> tuple[bool, int]:
+    """Return whether an age is that of baseline for later visits too, and what is missing."""
+    who = cells.index.str.partition('_ses-').get_level_values(0)
+    repeats = role == 'age' and who.has_duplicates
+    at_baseline = repeats and bool(cells.groupby(who).nunique().max() < 2)
+    return at_baseline, int(cells.isna().sum())
+
+
+def _icv_handling(config: CohortOptions, column: str | None) -> ICVHandling:
+    if config.icv == 'proportion':
+        return 'proportion'
+    if config.icv == NONE or column is None:
+        return 'none'
+    return 'covariate' if config.icv == 'covariate' else 'power'
+
+
+def describe_corrections(
+    config: CohortOptions, options: PreprocessingOptions, people: Table, corrects_size: bool
+) -> tuple[list[str], list[Caution]]:
+    """Say what is corrected for and what is not; warn of the latter, unless it was chosen.
+
+    Parameters
+    ----------
+    config, options
+        Options of the user, and what follows from them.
+    people
+        Facts about those who remain.
+    corrects_size
+        As of :func:`choose_columns`.
+    """
+    done, not_done, missed = [], [], {}
+    roles: dict[Role, str] = {role: NOUNS.get(role, role) for role in ('age', 'sex', 'icv', 'site')}
+    for role, noun in roles.items():
+        covariate = column_of(options.covariates, role)
+        if covariate:
+            done.append(f'{noun} ({covariate})')
+        elif role == 'icv' and options.uses_icv:
+            done.append(f'{noun} ({options.icv_column}; {ICV_WORDS[options.icv]})')
+        elif role == 'site' and options.site_column:
+            done.append(f'{noun} ({options.site_column}; ComBat)')
+        else:
+            chosen = _why_chosen(config, role, corrects_size)
+            why = chosen or _why_unknown(people, role)
+            not_done.append(f'{noun} ({why})')
+            if not chosen and role != 'site':
+                missed[noun] = why
+    done += [n for n in options.covariates if role_of(n) not in roles]
+    notes = [f'Corrected for: {", ".join(done) or "nothing"}']
+    notes += [f'Not corrected for: {", ".join(not_done)}'] * bool(not_done)
+    return notes, [_not_corrected(missed)] if missed else []
+
+
+def _why_chosen(config: CohortOptions, role: Role, corrects_size: bool) -> str:
+    """Return the option by which the user decided against a correction; empty if none."""
+    if role == 'icv':
+        if not corrects_size:
+            return 'the features are no volumes'
+        return '--icv none' if config.icv == NONE else ''
+    if role == 'site':
+        return '--site-column none' if config.site_column == NONE else ''
+    return '--covariates' if config.covariates else ''
+
+
+def _why_unknown(people: Table, role: Role) -> str:
+    """Say why no column has a role."""
+    found = column_of(people.columns, role)
+    if found is None:
+        return f'no column is called like {NOUNS.get(role, role)}'
+    values = people.text[found].dropna()
+    return f'{found} has no values' if values.empty else f'{found} is {values.iloc[0]} in everyone'
+
+
+def _not_corrected(missed: Mapping[str, str]) -> Caution:
+    listed = '; '.join(f'{noun} ({why})' for noun, why in missed.items())
+    options = {'head size': '--icv-column'}
+    needed = dict.fromkeys(options.get(noun, '--covariates') for noun in missed)
+    return Caution(
+        f'Not corrected for {listed}',
+        'Patterns may show differences in these instead of disease',
+        f'Name the columns with {" and ".join(needed)}, or add them',
+        PARTICIPANTS,
+    )
+
+
+def _for_model(config: CohortOptions, people: Table, model: Requirements, adapt: bool) -> Columns:
+    """Find the columns of a model by name, else by role; the site may be missing."""
+    if config.covariates or config.icv:
+        raise UsageError(
+            '--model: the model defines the covariates and the correction for head size; remove '
+            '--covariates and --icv'
+        )
+    site = model.options.site_column or (SITE if adapt else None)
+    options = replace(model.options, site_column=site)
+    own = {
+        name: _own_column(config, people, name, options.icv_column)
+        for name in options.columns
+        if name != site
+    }
+    found = {name: column for name, column in own.items() if column is not None}
+    found |= _require(people, [n for n in own if n not in found], '; the model needs it')
+    if site is None:
+        return Columns(options, found)
+    own_site = config.site_column or (_default(people, 'site') if adapt else site)
+    if own_site is None or own_site == NONE:
+        note = 'Site: all participants are treated as one site'
+        return Columns(options, found, one_site=True, notes=(note,))
+    remedy = '; the model needs the site of each participant, spelled as in "surreal-gan card"'
+    return Columns(options, found | {site: _require(people, [own_site], remedy)[own_site]})
+
+
+def _own_column(
+    config: CohortOptions, people: Table, name: str, icv_column: str | None
+) -> str | None:
+    """Find the column of the tables for a column of the model, by its name or else its role."""
+    is_icv = name == icv_column or means(name, 'icv')
+    if is_icv and config.icv_column:
+        return _require(people, [config.icv_column])[config.icv_column]
+    role = 'icv' if is_icv else role_of(name)
+    same = find_column(people.columns, name)
+    return same or (column_of(people.columns, role) if role in ('icv', 'age', 'sex') else None)
+
+
+GroupUse = Literal['known', 'controls', 'compared']
+"""How the participants of a cohort are divided; see `read_cohort`."""
+
+EVERYONE = 'all'
+"""Label of controls that states that a table without a diagnosis has controls only."""
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Controls, patients and other groups.
+
+    Attributes
+    ----------
+    labels
+        CN, PT or the label of another group, for each visit; missing where it is not known.
+    column
+        Column of the diagnosis; empty where groups are not known.
+    controls, patients
+        Its values that mean a control and a patient.
+    recognised
+        Whether any of these was recognised rather than named by the user.
+    lacking
+        Why groups are not known, or a model cannot learn sites from the controls; else empty.
+    """
+
+    labels: pd.Series
+    column: str = ''
+    controls: tuple[str, ...] = ()
+    patients: tuple[str, ...] = ()
+    recognised: bool = False
+    lacking: str = ''
+
+    @property
+    def of_two(self) -> pd.Series:
+        """CN or PT for each visit; missing for others."""
+        return self.labels.where(self.labels.isin((CONTROL, PATIENT)), None)
+
+    def notes(self, only_compared: bool) -> list[str]:
+        """Describe the groups in one line; none if they are not known."""
+        if not self.controls:
+            return []
+        how = 'as given'
+        if only_compared:
+            how = 'detected automatically, for comparisons only: R-indices do not depend on them'
+        elif self.recognised:
+            how = 'detected automatically; override with --control-label and --patient-label'
+        if not self.column:
+            return ['Groups: all participants are controls (as given)']
+        others = sorted(set(self.labels.dropna()) - {CONTROL, PATIENT})
+        groups = {'controls': self.controls, 'patients': self.patients, 'other groups': others}
+        who = [f'{group}: {", ".join(labels)}' for group, labels in groups.items() if labels]
+        return [f'Groups: column {self.column}, {", ".join(who)} ({how})']
+
+
+def find_groups(
+    people: Table,
+    config: CohortOptions,
+    use: GroupUse = 'known',
+    training: bool = True,
+    needed: Collection[str] = (),
+) -> Groups:
+    """Divide participants into controls, patients and other groups.
+
+    Parameters
+    ----------
+    people
+        Table with a column of the diagnosis.
+    config
+        Labels that the user named; the others are recognised by common words and codes.
+    use
+        As of `read_cohort`.
+    training
+        Whether both groups must be known.
+    needed
+        Columns that a model needs, which are then no diagnosis.
+
+    Raises
+    ------
+    DataError
+        There is no such column or value, or groups cannot be recognised; the error lists the
+        values and names the option to use.
+    """
+    unknown = Groups(pd.Series(None, people.text.index, dtype=object))
+    named = config.group_column and people.find(config.group_column)
+    column = named or column_of(people.columns, 'diagnosis')
+    given = bool(named or config.control_label or config.patient_label)
+    if column is None or (use == 'compared' and column in needed):
+        if use != 'compared' and config.control_label == (EVERYONE,):
+            return Groups(unknown.labels.fillna(CONTROL), controls=(EVERYONE,))
+        if use == 'controls' or training or given:
+            raise DataError(_no_diagnosis(people, use))
+        return replace(unknown, lacking=NO_CONTROLS if use == 'known' else '')
+    values = people.names(column)
+    try:
+        controls, patients = _labels(column, values, config, training and use == 'known')
+    except DataError as error:
+        if training or use == 'controls' or (given and use == 'known'):
+            raise DataError(f'{people.source_of(column)}: column {column} {error}') from error
+        why = NO_CONTROLS if use == 'known' else f'{list_briefly(sorted(set(values.dropna())))}: '
+        return replace(unknown, lacking=why if use == 'known' else f'{why}no controls are known')
+    roles = dict.fromkeys(controls, CONTROL) | dict.fromkeys(patients, PATIENT)
+    recognised = not (named and config.control_label and config.patient_label)
+    labels = values.map(lambda value: roles.get(value, value), na_action='ignore')
+    return Groups(labels.rename('group'), column, controls, patients, recognised)
+
+
+NO_CONTROLS = 'no diagnosis is known to mean controls; set --control-label'
+
+
+def _no_diagnosis(people: Table, use: GroupUse) -> str:
+    files = ', '.join(dict.fromkeys(map(str, (people.source, *people.joined.values()))))
+    everyone = f', or state that everyone is a control with --control-label {EVERYONE}'
+    return (
+        f'{files}: no column {" or ".join(NAMES["diagnosis"][:3])}; name the diagnosis column with '
+        f'--group-column{everyone if use == "controls" else ""} '
+        f'({alternatives(NAMES["diagnosis"][:3], people.columns)}); if another table has it, add '
+        'that table with --participants'
+    )
+
+
+def _labels(
+    column: str, values: pd.Series, config: CohortOptions, both: bool
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the labels of controls and patients: as given, else recognised."""
+    present = sorted(set(values.dropna()))
+    controls, patients = tuple(config.control_label), tuple(config.patient_label)
+    absent = [label for label in (*controls, *patients) if label not in present]
+    if absent:
+        raise DataError(
+            f'has no value {list_briefly(absent)} ({alternatives(absent, present)}); correct '
+            '--control-label or --patient-label'
+        )
+    if not present:
+        raise DataError('is empty; fill it in, or choose another column with --group-column')
+    codes = next((codes for codes in CODES if set(codes) == set(present)), {})
+    known = [v for v in present if codes.get(v) == CONTROL or letters_of(v) in CONTROL_WORDS]
+    rest = [v for v in present if v not in patients]
+    if not controls:
+        controls = tuple(v for v in known if v not in patients)
+        controls = (rest[0],) if not controls and patients and len(rest) == 1 else controls
+    if len(controls) != 1 and not config.control_label:
+        raise DataError(
+            f'has the values {list_briefly(present)}, and {"none" if not known else "several"} of '
+            'these mean controls by common names; choose the controls with --control-label'
+        )
+    others = tuple(v for v in present if v not in controls)
+    if not patients and (len(others) == 1 or not both):
+        patients = others if len(others) == 1 else ()
+    elif not patients:
+        found = f'several values besides {list_briefly(controls)} ({list_briefly(others)})'
+        remedy = 'choose the patients with --patient-label; other groups are scored, not trained on'
+        if not others:
+            found = f'no values besides {list_briefly(controls)}; no patients were found'
+            remedy = 'training needs both groups: add patients, or correct --group-column'
+        raise DataError(f'has {found}; {remedy}')
+    _refuse_swapped(controls, patients, codes)
+    return controls, patients
+
+
+def _refuse_swapped(
+    controls: Collection[str], patients: Collection[str], codes: Mapping[str, str]
+) -> None:
+    """Refuse labels that mean the opposite group, or both groups."""
+    wrong = [v for v in patients if letters_of(v) in CONTROL_WORDS or v in controls]
+    wrong += [v for v in controls if letters_of(v) in PATIENT_WORDS or codes.get(v) == PATIENT]
+    if wrong:
+        raise DataError(
+            f'has labels that look swapped: controls are {list_briefly(controls)}, patients '
+            f'{list_briefly(patients)}, but {list_briefly(wrong)} means the opposite; correct '
+            '--control-label and --patient-label, or rename the values'
+        )
+
+
+def uses_of_columns(
+    tables: Iterable[VisitTable],
+    regions: Collection[str],
+    unused: Mapping[str, str],
+    columns: Columns,
+    groups: Groups,
+    people: Table,
+) -> pd.DataFrame:
+    """List what every column of the tables was taken for.
+
+    Parameters
+    ----------
+    tables
+        Volumes, participants if they have a table, and further measures.
+    regions, unused
+        Columns of volumes that are features, and why others are none.
+    columns, groups
+        Columns about participants that are used, and groups.
+    people
+        Facts about visits, joined from the tables.
+    """
+    roles = {groups.column: ('diagnosis', '')} if groups.column else {}
+    extra = {columns.options.icv_column: 'head size', columns.options.site_column: 'site'}
+    for name, own in columns.own.items():
+        use = extra.get(name) or f'covariate {noun_of(own)}'.rstrip()
+        roles[own] = (use, 'by default' if own in columns.defaults else '')
+    rows = []
+    for number, each in enumerate(tables):
+        ids = {each.id_column: 'id', each.session_column: 'session'}
+        rows += [(each.source.name, name, use, '') for name, use in ids.items() if name]
+        for name in each.table.columns:
+            use = roles.get(name) if people.source_of(name) == each.source else None
+            if use is None and number == 0 and (name in regions or name in unused):
+                use = (REGION, '') if name in regions else (NOT_USED, unused[name])
+            rows.append((each.source.name, name, *(use or _use_of(name, roles, groups, each))))
+    return pd.DataFrame(rows, columns=list(FRAME), dtype=object)
+
+
+def _use_of(
+    name: str, roles: Mapping[str, tuple[str, str]], groups: Groups, table: VisitTable
+) -> tuple[str, str]:
+    """Return the use of a column without a role: measures are compared with R-indices."""
+    role = role_of(name)
+    if table.table.text[name].isna().all():
+        return NOT_USED, 'no values'
+    if role is None:
+        return MEASURE, ''
+    used = column_of(roles, role)
+    if used:
+        return NOT_USED, f'{noun_of(name)}: {used} is used'
+    if role == 'diagnosis':
+        return NOT_USED, groups.lacking
+    return (noun_of(name), '') if role in ('age', 'sex', 'site', 'icv', 'date') else (
+        NOT_USED, noun_of(name))  # fmt: skip
+
+
+def group_uses(uses: pd.DataFrame) -> pd.DataFrame:
+    """List the columns of each table with the same use in one row."""
+    rows = []
+    for (table, use, why), part in uses.groupby(list(FRAME[:1] + FRAME[2:]), sort=False):
+        names = part['column'].tolist()
+        number = f'{len(names)}: ' if len(names) > LISTED else ''
+        rows.append((table, use, number + list_briefly(names, LISTED), why))
+    return pd.DataFrame(rows, columns=['Table', 'Taken for', 'Columns', 'Why'])
+
+
+def describe_uses(uses: pd.DataFrame) -> Iterator[str]:
+    """Write what columns were taken for, as lines of text."""
+    for table, part in group_uses(uses).groupby('Table', sort=False):
+        kinds = part['Taken for'] + part['Why'].map(lambda why: f' ({why})' if why else '')
+        yield f'Columns of {table}, as they were read:'
+        yield from (f'  {line}' for line in align(list(zip(kinds, part['Columns']))).splitlines())
+
+
+def lacks_controls(groups: Groups, n_controls: int) -> str:
+    """Say why a model cannot learn sites from the controls; empty if it can."""
+    if groups.lacking or n_controls >= MIN_FOR_SCALE:
+        return groups.lacking
+    return f'{counted(n_controls, SINGULAR[CONTROL])}, at least {MIN_FOR_SCALE} needed'
