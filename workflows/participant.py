@@ -33,21 +33,6 @@ from surreal_bids.workflows.anatomy import (
 SAVE_GB = 0.8
 """Memory of a copy; transforms are compressed."""
 
-RESULTS = [
-    't1w_preproc',
-    't1w_mask',
-    'mask_method',
-    't1w_tpms',
-    'anat2std_xfm',
-    'std2anat_xfm',
-    'dseg',
-    'volumes',
-    'atlases',
-    'ravens',
-    'quality',
-]
-"""Results of the anatomical workflows."""
-
 SAVED = {
     't1w': 't1w_preproc',
     'brain_mask': 't1w_mask',
@@ -60,6 +45,9 @@ SAVED = {
     'quality': 'quality',
 }
 """Names of outputs, and the result that each one stores."""
+
+RESULTS = [*SAVED.values(), 'mask_method', 'atlases']
+"""Results of the anatomical workflows."""
 
 DESCRIBED = ('t1w', 'brain_mask', 'segmentation_volumes', 'ravens')
 """Outputs with a sidecar; the label map and the table of volumes share one."""
