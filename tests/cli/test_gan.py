@@ -553,7 +553,8 @@ def test_the_card_is_shown(home, capsys):
     assert run('card', home / 'model') == 0
     verdict = capsys.readouterr().out.splitlines()
     starts = [line.partition(': ')[0] for line in verdict]
-    assert starts == ['Model', 'Trained on', 'Patterns', 'To watch', 'Applies to']
+    assert starts[:5] == ['Model', 'Trained on', 'Patterns', 'To watch', 'Applies to']
+    assert starts[5:] == ['Number of patterns']
     assert 'Reproducibility: r1 ' in verdict[2]
     assert run('-q', 'card', home / 'model') == 0
     assert capsys.readouterr().out.splitlines() == [verdict[0], verdict[3]]
