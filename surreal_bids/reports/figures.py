@@ -95,7 +95,7 @@ def plot_r_indices(r_indices: pd.DataFrame, group: pd.Series, words: Mapping[str
     colours = group_colours([str(name) for name in group])
     figure = _new_figure((0.35 * len(colours) + 0.55) * r_indices.shape[1] + 0.5)
     panels = figure.subplots(r_indices.shape[1], 1, squeeze=False, sharex=True)[:, 0]
-    for axes, name in zip(panels, r_indices):
+    for axes, name in zip(panels, map(str, r_indices)):
         for row, (label, colour) in enumerate(colours.items()):
             values = r_indices.loc[group == label, name].dropna()
             # The same figure gives the same file: heights are by rank, spread evenly like hues.
@@ -216,7 +216,7 @@ def plot_harmonization(quality: HarmonizationQuality) -> Figure:
         xlabel='region, by value before', ylabel='variance explained by site', ylim=(0, None)
     )
     variance.legend(frameon=False, loc='upper left')
-    bars = {
+    bars: dict[str, tuple[Any, str]] = {
         'before': (quality.classification_before, '#c44e52'),
         'after, held-out controls': (quality.classification_held_out, '#4c72b0'),
     }
@@ -253,7 +253,7 @@ def draw_standing(own: pd.DataFrame, reference: pd.DataFrame, counts: Mapping[st
         return np.round(np.interp(values, edges[[0, -1]], (40, 465)), 1)
 
     panels = []
-    for number, (name, row) in enumerate(own.iterrows()):
+    for number, (name, row) in enumerate(zip(map(str, own.index), own.to_dict('records'))):
         middle, areas = 66 + 76 * number, []
         for group, colour in colours.items() if name in reference else ():
             share, _ = np.histogram(reference.loc[reference['group'] == group, name], edges)
@@ -261,8 +261,8 @@ def draw_standing(own: pd.DataFrame, reference: pd.DataFrame, counts: Mapping[st
             corners = zip(at(np.repeat(edges, 2)[1:-1]), np.repeat(heights, 2).round(1))
             points = ' '.join(f'{x},{y}' for x, y in corners)
             areas.append({'colour': colour, 'points': f'40,{middle} {points} 465,{middle}'})
-        places = at(row[['value', 'low', 'high']].to_numpy(float))
-        is_known = np.isfinite(row[['low', 'high']].to_numpy(float)).all()
+        places = at([row['value'], row['low'], row['high']])
+        is_known = np.isfinite([row['low'], row['high']]).all()
         panels.append(
             {
                 'name': name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -131,7 +131,7 @@ class GroupReport:
         """Return the path of a figure."""
         return output_path(self.output_dir, 'group_figure', figure=name, extension=extension)
 
-    def links(self, participants: Sequence[str]) -> list[str | None]:
+    def links(self, participants: Iterable[str]) -> list[str | None]:
         """Return links to the reports of participants, or None."""
         labels = [without_prefix(name, 'sub') for name in participants]
         return [
@@ -235,7 +235,7 @@ def _shares(first: pd.DataFrame, name: str) -> list[str]:
         return []
     high = first[first[name] > np.percentile(controls, 95)]
     shares = []
-    for group in figures.group_colours(first['group'].dropna()):
+    for group in figures.group_colours([str(group) for group in first['group'].dropna()]):
         total = int(first.loc[first['group'] == group, name].notna().sum())
         above = int((high['group'] == group).sum())
         if group != CONTROL and total:
@@ -278,7 +278,7 @@ def _plot_groups(report: GroupReport) -> Path | None:
     if first.empty or not report.found.names:
         return None
     counts = first['group'].value_counts()
-    words = {group: f'{GROUP_NAMES.get(group, group)} (n = {n})' for group, n in counts.items()}
+    words = {str(k): f'{GROUP_NAMES.get(str(k), str(k))} (n = {n})' for k, n in counts.items()}
     drawn = figures.plot_r_indices(first[report.found.names], first['group'], words)
     return figures.save_figure(report.figure_path('rindices'), drawn)
 

@@ -96,7 +96,7 @@ def describe_group_methods(found: Analysis, asked: Mapping[str, Any]) -> dict[st
     imported = found.model.notes.get('Imported', {})
     added = found.model.notes.get(ADDED_SITES, {})
     here = set(found.sites.get('site', ()))
-    first = found.associations['adjusted_for'].dropna() if len(found.associations) else []
+    first = [*found.associations['adjusted_for'].dropna()] if len(found.associations) else []
     defaults = {'map_smoothing': 0, 'deviation_maps': (), 'permutations': 0, 'from_table': False}
     return {
         'n_controls': cohort.counts['CN'],

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import matplotlib as mpl
 import nibabel as nib
@@ -161,9 +161,10 @@ def _tile(plane: str, position: float, low: NDArray, high: NDArray) -> Tile:
     return Tile(f'{plane} {position:+.0f}', world)
 
 
-def sampler(image: nib.Nifti1Image, order: int = 1, dtype: type = np.float32) -> Paint:
+def sampler(image: nib.Nifti1Image, order: Literal[0, 1] = 1, dtype: type = np.float32) -> Paint:
     """Return a function that samples an image at world coordinates; 0 outside of it."""
-    data, to_voxel = np.asarray(image.dataobj, dtype), np.linalg.inv(image.affine)
+    data: NDArray = np.asarray(image.dataobj, dtype)
+    to_voxel = np.linalg.inv(image.affine)
 
     def sample(world: NDArray) -> NDArray:
         voxels = np.moveaxis(apply_affine(to_voxel, world), -1, 0)
@@ -279,8 +280,8 @@ def _draw_legend(
         at = right - length + place
         draw.line((at, middle - 12, at, middle - 3), tuple(round(255 * part) for part in colour))
     for value in sorted({scale.low, 0.0, scale.high}):
-        place = right - length * (scale.high - value) / (scale.high - scale.low)
-        draw.text((place, middle), f'{value:.2g}', 'white', _font(14), anchor='ma')
+        tick = right - length * (scale.high - value) / (scale.high - scale.low)
+        draw.text((tick, middle), f'{value:.2g}', 'white', _font(14), anchor='ma')
     draw.text((right - length - 26, middle), scale.label, 'white', _font(15), anchor='rm')
 
 

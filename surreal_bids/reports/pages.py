@@ -78,7 +78,7 @@ def table(
     is_number = [pd.api.types.is_numeric_dtype(shown[name]) for name in shown]
     for column, addresses in (links or {}).items():
         texts = zip(addresses, shown[column], strict=True)
-        shown[column] = [_linked(address, text) for address, text in texts]
+        shown[column] = pd.Series([_linked(address, text) for address, text in texts], dtype=object)
     how: dict[Any, Any] = {name: each.format for name, each in (formats or {}).items()}
     how |= {name: _gauge(limit, how.get(name, str)) for name, limit in (gauges or {}).items()}
     known = {name: each for name, each in how.items() if name in shown}
@@ -93,7 +93,7 @@ def table(
     for name in bars:
         limit = float(shown[name].abs().max()) or 1.0
         styler = styler.bar([name], align=0, vmin=-limit, vmax=limit, color=[LOWERS, RAISES])
-    styler.cell_ids = False
+    styler.cell_ids = False  # type: ignore[attr-defined]
     html = styler.to_html(table_attributes=f'class="{classes}"', caption=escape(caption) or None)
     around = Markup('<div class="scroll{}" tabindex="0" role="group" aria-label="{}">{}</div>')
     tall = ' tall' if 'interactive' in classes else ''
@@ -102,12 +102,12 @@ def table(
 
 @jinja2.pass_context
 def _table_of_page(
-    context: jinja2.runtime.Context, frame: pd.DataFrame, *args: Any, **how: Any
+    context: jinja2.runtime.Context, frame: pd.DataFrame, caption: str = '', *args: Any, **how: Any
 ) -> Markup:
     """Return a table whose identifiers are its own in the page."""
     context['drawn'].append(frame)
     identity = f'{slug(str(context.name))}-{len(context["drawn"])}'
-    return table(frame, *args, identity=identity, **how)
+    return table(frame, caption, *args, **how, identity=identity)
 
 
 def _linked(address: str | None, text: object) -> object:

@@ -604,7 +604,7 @@ def _index(one: Individual, name: str, meanings: Mapping[str, str]) -> dict[str,
     if pd.notna(low) and pd.notna(high):
         interval = f'{_share(one)} interval {low:.2f} to {high:.2f}'
     if pd.notna(row.get(f'{name}_centile')):
-        centile = describe_centile(row, name)
+        centile = describe_centile(row.to_dict(), name)
     return {
         'name': name,
         'colour': pattern_colour(one.tables.names, name),
