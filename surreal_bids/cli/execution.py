@@ -482,11 +482,14 @@ def read_plugin(path: Path) -> dict[str, Any]:
         settings = yaml.safe_load(text)
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise UsageError(f'--use-plugin {path}: cannot be read as YAML ({error})') from error
-    if not (isinstance(settings, dict) and isinstance(settings.get('plugin'), str)):
+    if not (
+        isinstance(settings, dict)
+        and isinstance(settings.get('plugin'), str)
+        and isinstance(settings.get('plugin_args', {}), dict)
+    ):
         raise UsageError(
             f'--use-plugin {path}: expected "plugin: NAME" and optional "plugin_args:"'
         )
-    _check_plugin_args(path, settings.get('plugin_args', {}))
     if not hasattr(plugins, f'{settings["plugin"]}Plugin'):
         known = [name.removesuffix('Plugin') for name in dir(plugins) if name.endswith('Plugin')]
         raise UsageError(
@@ -494,15 +497,6 @@ def read_plugin(path: Path) -> dict[str, Any]:
             f'{", ".join(known)}'
         )
     return settings
-
-
-def _check_plugin_args(path: Path, arguments: Any) -> None:
-    if not isinstance(arguments, dict):
-        raise UsageError(f'--use-plugin {path}: plugin_args must be a mapping')
-    for name in ('n_procs', 'memory_gb'):
-        value = arguments.get(name, 1)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-            raise UsageError(f'--use-plugin {path}: {name} is {value!r}; expected a number above 0')
 
 
 def step_names(folder: str, base_dir: Path) -> tuple[str, ...]:

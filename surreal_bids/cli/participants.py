@@ -105,31 +105,15 @@ class Outcome:
 
     def describe(self, images: Sequence[T1wImage]) -> str:
         """Tell how many images are done, now and before; empty if none is."""
-        done = self._done(images)
+        failed = {problem.name for problem in self.problems}
+        names = {image.name: visit_name((image.participant, None)) for image in images}
+        done = [name for name, whose in names.items() if failed.isdisjoint({name, whose})]
         if not done:
             return ''
         now = len(self.processed.intersection(done))
-        images_are, images_were = _are_and_were(len(done), len(images))
-        if now == len(done):
-            return f'{images_are} done'
-        if now:
-            return f'{images_are} done, {now} now and {len(done) - now} before'
-        if self.n_reports:
-            return f'{images_were} done before; wrote {counted(self.n_reports, "report")}'
-        return f'{images_were} done before' + ('' if self.problems else '; nothing to do')
-
-    def _done(self, images: Sequence[T1wImage]) -> list[str]:
-        failed = {problem.name for problem in self.problems}
-        names = {image.name: visit_name((image.participant, None)) for image in images}
-        return [name for name, whose in names.items() if failed.isdisjoint({name, whose})]
-
-
-def _are_and_were(n_done: int, n_images: int) -> tuple[str, str]:
-    """Begin a sentence about some of all images, in the present and in the past."""
-    if n_images == 1:
-        return 'The image is', 'The image was'
-    which = f'All {n_done}' if n_done == n_images else f'{n_done} of {n_images}'
-    return f'{which} images are', f'{which} images were'
+        which = f'{len(done)} of {counted(len(images), "image")} done'
+        what = f'{now} now, {counted(self.n_reports, "report")} written'
+        return f'{which} ({what if now or self.n_reports else "nothing to do"})'
 
 
 def run_participants(config: AppConfig, survey: Survey) -> Outcome:

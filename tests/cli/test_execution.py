@@ -8,7 +8,7 @@ from nipype import Function, MapNode, Merge, Node, Workflow
 from surreal_bids.cli.execution import DepthFirstPlugin, read_plugin, run_workflow, run_workflows
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import UsageError
-from surreal_bids.parallel import THREAD_SETTINGS, limited_threads
+from surreal_bids.parallel import THREAD_SETTINGS
 
 
 def double(x):
@@ -210,16 +210,6 @@ def test_steps_of_a_map_share_the_cores(config):
     assert [crash.step for crash in crashes] == ['meet[0]', 'meet[1]', 'meet[2]']
 
 
-@pytest.mark.parametrize('before', [None, '7'])
-def test_limits_are_lifted_again(monkeypatch, before):
-    monkeypatch.delenv('OMP_NUM_THREADS', raising=False)
-    if before:
-        monkeypatch.setenv('OMP_NUM_THREADS', before)
-    with limited_threads(3):
-        assert os.environ['OMP_NUM_THREADS'] == '3'
-    assert os.environ.get('OMP_NUM_THREADS') == before
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize('plugin', ['Linear', 'MultiProc'])
 def test_a_plugin_file(config, tmp_path, plugin):
@@ -236,8 +226,7 @@ def test_a_plugin_file(config, tmp_path, plugin):
         (': :', 'cannot be read as YAML'),
         ('n_procs: 2', 'expected "plugin: NAME"'),
         ('plugin: Red', r'unknown plugin Red; available: .*MultiProc'),
-        ('plugin: Linear\nplugin_args: 3', 'plugin_args must be a mapping'),
-        ('plugin: MultiProc\nplugin_args: {n_procs: two}', "n_procs is 'two'; expected a number"),
+        ('plugin: Linear\nplugin_args: 3', 'optional "plugin_args:"'),
     ],
 )
 def test_wrong_plugin_files(tmp_path, text, message):
@@ -267,7 +256,7 @@ def _participant(number):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('nprocs', [1, 2, 3])
+@pytest.mark.parametrize('nprocs', [1, 3])
 def test_participants_are_finished_one_after_the_other(config, nprocs):
     """With many participants on few cores; reports follow each of them, and all cores are busy."""
     total, opened, ended, busy, running = 8, [], [], [], 0
@@ -336,11 +325,3 @@ def test_a_failure_stops_nobody_else(config):
         lambda workflow, crashes: ended.update({workflow.name: [c.step for c in crashes]}),
     )
     assert ended == {'sub-0': [], 'sub-1': ['refuse'], 'sub-2': [], 'sub-3': []}
-
-
-@pytest.mark.slow
-def test_what_was_done_is_not_done_again(config):
-    events = []
-    for _ in range(2):
-        run_workflow(_chain('w', double, double_again), config, lambda *e: events.append(e[1]))
-    assert events == ['start', 'end', 'start', 'end', 'start', 'ready', 'start', 'ready']

@@ -17,16 +17,13 @@ from surreal_bids.model.bundle import save_checkpoint
 from surreal_bids.rindices import crossfit
 from surreal_bids.simulation.tables import simulate_table, write_simulated_table
 from surreal_bids.stats.concordance import pattern_c_index
-from tests.analysis.group_study import with_sessions
 from tests.cli.conftest import fork
-from tests.cohort.study import QUICK_WORDS, Study, make_study
+from tests.cohort.study import QUICK_WORDS, make_study
 from tests.conftest import drawing_few, drawing_nothing
 
 pytestmark = pytest.mark.usefixtures('few_draws', 'undrawn_figures')
 
 PEOPLE = ('--covariates', 'age', 'sex', '--icv-column', 'icv', '--site-column', 'site')
-QUICKEST_WORDS = (*QUICK_WORDS, '--iterations', 5, '--folds', 0)
-"""Where it does not matter what is learned."""
 FOLDLESS_WORDS = (*QUICK_WORDS, '--folds', 0)
 
 OUTPUTS = {
@@ -123,31 +120,6 @@ def test_fit_without_folds_says_that_it_was_trained_on_them(home, foldless):
     assert read(home / 'model' / 'rindices.tsv')['r1'].ne(table['r1']).all()
 
 
-@pytest.mark.slow
-def test_quiet_shows_warnings_and_results_and_verbose_shows_more(home, foldless, tmp_path, capsys):
-    given = ('--participants', home / 'participants.tsv', *PEOPLE, *FOLDLESS_WORDS)
-    outs, told = {'usual': foldless[0]}, {'usual': foldless[1]}
-    for name in ('quiet', 'verbose'):
-        outs[name] = tmp_path / name
-        command = ('fit', f'-{name[0]}', home / 'volumes.tsv', '--out', outs[name])
-        assert run(*command, *given) == 0
-        told[name] = [text.splitlines() for text in capsys.readouterr()]
-    for name, out in outs.items():
-        assert any('No cross-fitting' in line for line in told[name][1])
-        results, report = told[name][0][-2:]
-        assert str(out) in results
-        assert str(out / 'report' / 'group.html') in report
-    assert len(told['quiet'][0]) == 2
-    warnings = told['quiet'][1]
-    assert not any('elapsed' in line for line in warnings)
-    assert told['usual'][1][-len(warnings) :] == warnings
-    assert [
-        line for line in told['usual'][1] if line not in warnings and 'elapsed' not in line
-    ] == []
-    assert len(told['verbose'][1]) > len(told['usual'][1])
-    assert len(told['verbose'][0]) == len(told['usual'][0]) > 10
-
-
 def test_apply_gives_what_fit_gave(home, foldless, tmp_path, capsys):
     assert apply(home, home / 'volumes.tsv', tmp_path / 'r.tsv') == 0
     again = read(tmp_path / 'r.tsv')[['r1', 'r2']]
@@ -157,15 +129,6 @@ def test_apply_gives_what_fit_gave(home, foldless, tmp_path, capsys):
     assert 'AUC' not in captured.out
     assert 'R-indices of 71 participants' in captured.out
     assert str(tmp_path / 'r.tsv') in captured.out
-
-
-@pytest.mark.parametrize(('limit', 'warned'), [(1.1, True), (0.0, False)])
-def test_apply_warns_of_a_model_whose_members_do_not_agree(
-    home, tmp_path, limit, warned, capsys, monkeypatch
-):
-    monkeypatch.setattr('surreal_bids.model.agreement.LOW_AGREEMENT', limit)
-    assert apply(home, home / 'volumes.tsv', tmp_path / 'r.tsv') == 0
-    assert capsys.readouterr().err.count('hardly agree') == warned
 
 
 @pytest.mark.parametrize('words', [(), ('--group-column', 'dx')])
@@ -179,104 +142,6 @@ def test_who_forgets_the_participants_is_told_the_option(home, tmp_path, words, 
     one = ('--model', home / 'model', '--out', tmp_path / 'r.tsv')
     assert run('apply', home / 'volumes.tsv', *one) == 65
     assert hint in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_changes_between_visits_are_written(tmp_path, capsys):
-    study = make_study()
-    volumes, participants = study.write(tmp_path)
-    table = with_sessions(study)
-    table['scan_date'] = table['session_id'].map({'ses-1': '2012-05-01', 'ses-2': '2010-05-01'})
-    table.to_csv(volumes, sep='\t')
-    given = (volumes, '--participants', participants)
-    model, out = tmp_path / 'model', tmp_path / 'r.tsv'
-    assert run('fit', *given, '--out', model, *PEOPLE, *QUICKEST_WORDS, '--folds', 2) == 0
-    groups = pd.read_csv(model / 'group_statistics.tsv', sep='\t')
-    change = groups[groups['analysis'] == 'change per year'].set_index(['measure', 'index'])
-    assert change.loc['patients minus controls', 'p'].notna().sum() == 2
-    assert 'learn from the first visit' in capsys.readouterr().out
-    assert run('apply', *given, '--model', model, '--out', out) == 0
-    told = capsys.readouterr().out
-    assert 'with several visits, sorted by date' in told
-    assert 'learn from' not in told
-    for folder, name, indices in ((model, 'changes', 'rindices'), (tmp_path, 'r_changes', 'r')):
-        changes = pd.read_csv(folder / f'{name}.tsv', sep='\t')
-        assert list(json.loads((folder / f'{name}.json').read_text())) == list(changes)
-        row = changes[changes['measure'] == 'r2'].iloc[0]
-        assert row['from_session'] == 'ses-2'
-        assert row['years'] == pytest.approx(2, abs=0.01)
-        known = pd.read_csv(folder / f'{indices}.tsv', sep='\t').set_index('participant_id')
-        r2 = known.loc[row['participant_id']].set_index('session_id')['r2']
-        assert row['change'] == pytest.approx(r2['ses-1'] - r2['ses-2'], abs=2e-6)
-    assert pd.read_csv(tmp_path / 'r_changes.tsv', sep='\t')['reliable'].isna().all()
-
-
-@pytest.fixture(scope='module')
-def odd(tmp_path_factory):
-    """A study with a head size of another name, other diagnoses and a missing volume; its model.
-
-    Returns the study, its folder and what `fit` said.
-    """
-    folder, said, study = tmp_path_factory.mktemp('odd'), io.StringIO(), make_study()
-    study.people = study.people.rename(columns={'icv': 'MUSE_702'})
-    study.people.loc[['sub-005', 'sub-050'], 'diagnosis'] = ['MCI', None]
-    study.features = put(study.features, 'sub-004', 'region_c', np.nan)
-    volumes, participants = study.write(folder)
-    labels = ('--control-label', 'CN', '--patient-label', 'PT')
-    imputed = ('--impute', '--site-column', 'site')
-    words = ('--participants', participants, *labels, *imputed, *QUICKEST_WORDS, '--folds', 2)
-    with drawing_few(), drawing_nothing(), redirect_stdout(said):
-        assert run('fit', volumes, *words, '--out', folder / 'model') == 0
-    return study, folder, said.getvalue()
-
-
-@pytest.mark.slow
-def test_head_size_may_have_any_name(odd, tmp_path, capsys):
-    study, folder, *_ = odd
-    size = study.people['MUSE_702']
-    people = study.people.assign(MUSE_702=size.where(size.index != 'sub-009', 2_200_000))
-    given = Study(study.features, people).write(tmp_path)
-    model = ('--model', folder / 'model', '--out', tmp_path / 'r.tsv')
-    assert run('apply', given[0], '--participants', given[1], *model) == 0
-    assert 'MUSE_702 is more than 5% beyond the training range' in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_people_of_other_diagnoses_are_left_out_and_named(odd):
-    _, folder, said = odd
-    assert 'sub-005: diagnosis is MCI, which is neither control nor patient' in said
-    assert 'sub-050: diagnosis is missing' in said
-    table = read(folder / 'model' / 'rindices.tsv')
-    assert table.index[table['status'] == 'excluded'].tolist() == ['sub-005', 'sub-050']
-    assert len(table) == 71
-
-
-@pytest.mark.slow
-def test_imputation_is_kept_in_the_model_and_counted(odd):
-    flags = read(odd[1] / 'model' / 'rindices.tsv')['flags']
-    assert flags.index[flags.str.contains('1 region imputed')].tolist() == ['sub-004']
-
-
-@pytest.mark.parametrize(('row', 'separator'), [(0, '\t'), (33, ','), (70, ';')])
-def test_one_person_in_any_order_of_columns(home, foldless, tmp_path, row, separator):
-    person = make_study().features.iloc[[row], ::-1]
-    person.to_csv(tmp_path / 'one.txt', sep=separator)
-    assert apply(home, tmp_path / 'one.txt', tmp_path / 'r.tsv') == 0
-    indices = ['r1', 'r2']
-    expected = read(foldless[0] / 'rindices.tsv').loc[person.index, indices]
-    assert np.abs(read(tmp_path / 'r.tsv')[indices] - expected).max(axis=None) < 1.5e-6
-
-
-@pytest.mark.slow
-def test_one_table_in_another_coding_gives_the_same_model(foldless, tmp_path):
-    study = make_study()
-    study.people['diagnosis'] = study.people['diagnosis'].map({'CN': -1, 'PT': 1})
-    study.features.join(study.people).to_csv(tmp_path / 'all.csv')
-    columns = (*PEOPLE, '--group-column', 'diagnosis')
-    out = tmp_path / 'model'
-    assert run('fit', tmp_path / 'all.csv', '--out', out, *columns, *FOLDLESS_WORDS) == 0
-    same = (foldless[0] / 'rindices.tsv').read_bytes()
-    assert (out / 'rindices.tsv').read_bytes() == same
 
 
 def spoil(study, how: str) -> None:
@@ -431,19 +296,6 @@ def test_who_cannot_be_used_has_a_row_with_the_reason(home, tmp_path, table, val
     assert 'reason' in json.loads((tmp_path / 'r.json').read_text())
 
 
-def test_who_is_listed_has_a_row_with_the_reason_of_the_list(home, tmp_path):
-    (tmp_path / 'failed.tsv').write_text('participant_id\treason\nsub-009\tmotion\n')
-    listed = ('--exclude', tmp_path / 'failed.tsv')
-    assert apply(home, home / 'volumes.tsv', tmp_path / 'r.tsv', *listed) == 0
-    results = read(tmp_path / 'r.tsv')
-    assert results.index[results['status'] == 'excluded'].tolist() == ['sub-009']
-    assert results.loc['sub-009', 'reason'] == 'listed in failed.tsv: motion'
-    out = ('--out', tmp_path / 'model', '--exclude', tmp_path / 'model' / 'model.json')
-    (tmp_path / 'model').mkdir()
-    (tmp_path / 'model' / 'model.json').write_text('{}')
-    assert run('fit', home / 'volumes.tsv', *out, '--overwrite', *QUICK_WORDS) == 73
-
-
 @pytest.mark.parametrize('name', ['volumes.tsv', 'participants.tsv', 'link.tsv', 'model/model.tsv'])
 def test_inputs_are_never_overwritten(home, tmp_path, capsys, name):
     shutil.copytree(home, tmp_path / 'home')
@@ -500,32 +352,6 @@ def test_apply_compares_patients_with_controls_where_diagnoses_are_known(home, t
     assert stored['estimate'] == pytest.approx(area, abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ('change', 'found'),
-    [
-        (lambda k, value: 'MCI' if k % 7 == 0 else value, 'CN, MCI, PT'),
-        (lambda *_: 'AD', 'AD'),
-    ],
-)
-def test_diagnoses_that_apply_cannot_use_are_named(home, tmp_path, change, found, capsys):
-    results, page = apply_with_diagnoses(home, tmp_path, change)
-    assert 'group' not in results
-    assert 'Area under the ROC curve' not in page
-    assert re.search(rf'not used \(.*found: {found}\) +diagnosis', capsys.readouterr().out)
-
-
-def test_covariates_beyond_the_range_are_flagged(home, tmp_path, capsys):
-    study = make_study()
-    study.people.loc['sub-002', 'age'] = 99.0
-    volumes, people = study.write(tmp_path)
-    model = ('--model', home / 'model', '--out', tmp_path / 'r.tsv')
-    assert run('apply', volumes, '--participants', people, *model) == 0
-    assert read(tmp_path / 'r.tsv').loc['sub-002', 'flags'] == 'age outside the training range'
-    shown = capsys.readouterr().out
-    assert 'age is more than 5% beyond the training range' in shown
-    assert shown.count('sub-002') == 1
-
-
 @pytest.mark.parametrize(('choice', 'code'), [(None, 65), ('error', 65), ('skip', 0)])
 def test_unseen_sites(home, tmp_path, choice, code):
     study = make_study()
@@ -537,16 +363,6 @@ def test_unseen_sites(home, tmp_path, choice, code):
     if code == 0:
         status = read(tmp_path / 'r.tsv')['status']
         assert status[status != 'complete'].to_dict() == {'sub-002': 'unharmonized'}
-
-
-@pytest.mark.parametrize(
-    ('model', 'found'), [('volumes.tsv', 'not a model'), ('nowhere', 'not a model')]
-)
-def test_what_is_no_model_is_named(home, tmp_path, capsys, model, found):
-    given = ('--model', home / model, '--out', tmp_path / 'r.tsv')
-    assert run('apply', home / 'volumes.tsv', *given) == 65
-    assert found in capsys.readouterr().err
-    assert run('card', home / model) == 65
 
 
 def test_the_card_is_shown(home, capsys):

@@ -8,7 +8,6 @@ from surreal_bids.bids.outputs import output_path, record_path, write_record
 from surreal_bids.bids.survey import survey_dataset
 from surreal_bids.cli import plan
 from surreal_bids.cli.plan import (
-    check_anatomy_options,
     gaps,
     log_job,
     log_licence,
@@ -21,7 +20,6 @@ from surreal_bids.cli.plan import (
     study_identity,
 )
 from surreal_bids.config import AppConfig
-from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_json
 from surreal_bids.imaging.atlas import read_regions
 from surreal_bids.templates import package_file
@@ -241,11 +239,6 @@ def test_the_labelled_brains_matter(config, tmp_path):
     assert before != study_identity(config)
     path.write_text('two')
     assert study_identity(changed) != before
-
-
-def test_a_folder_that_is_not_there_is_known_at_once(config, tmp_path):
-    with pytest.raises(DataError, match='nowhere: no such folder'):
-        check_anatomy_options(replace(config, segmentation=str(tmp_path / 'nowhere')))
 
 
 def test_steps_of_other_programs_and_data_are_kept_apart(config, tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from surreal_bids.cli import simulate as simulate_cohort
-from surreal_bids.cli.simulate import add_table_parser, build_parser, main
+from surreal_bids.cli.simulate import add_table_parser, main
 from surreal_bids.exceptions import DataError, OutputError
 from surreal_bids.files import write_image, write_tsv
 from surreal_bids.simulation.anatomy import labels_at, load_labels
@@ -58,14 +58,6 @@ def test_tables_are_written_and_announced(tmp_path, capsys, task):
     assert captured.err == ''
 
 
-@pytest.mark.parametrize('numbers', [(), ('--n-cn', 7), ('--n-pt', 11)])
-def test_numbers_of_the_paper_are_the_default(tmp_path, numbers):
-    run(tmp_path / 'out', *numbers)
-    groups = pd.read_csv(tmp_path / 'out' / 'participants.tsv', sep='\t')['diagnosis']
-    expected = {'--n-cn': 492, '--n-pt': 900} | dict([numbers] if numbers else [])
-    assert groups.value_counts().to_dict() == {'CN': expected['--n-cn'], 'PT': expected['--n-pt']}
-
-
 def test_the_same_simulation_may_be_repeated_and_gives_the_same_bytes(tmp_path):
     out = tmp_path / 'out'
     run(out, *SMALL, '--seed', 3)
@@ -96,12 +88,6 @@ def test_a_folder_of_someone_else_is_left_alone(tmp_path, content):
     with pytest.raises(OutputError, match=r'other files|another simulation|not readable'):
         run(tmp_path, *SMALL)
     assert checksums(tmp_path) == before
-
-
-def test_a_file_in_the_place_of_the_folder_is_named(tmp_path):
-    (tmp_path / 'out').write_text('')
-    with pytest.raises(OutputError, match='this is a file'):
-        run(tmp_path / 'out', *SMALL)
 
 
 def test_controls_come_from_a_table(tmp_path, cn_table):
@@ -137,12 +123,6 @@ def test_options_become_the_plan(tmp_path, calls, capsys):
     assert str(tmp_path) in capsys.readouterr().out
 
 
-def test_defaults_are_those_of_the_plan(tmp_path, calls):
-    assert main(['cohort', str(tmp_path)]) == 0
-    assert calls[0][1] == CohortPlan()
-    assert calls[0][2] >= 1
-
-
 @pytest.mark.parametrize(
     'words',
     ['--nprocs 0', '--n-cn -1', '--sites 0', '--n-cn 0 --n-pt 0', '--seed -3'],
@@ -153,21 +133,11 @@ def test_impossible_values_are_usage_errors(tmp_path, calls, words, capsys):
     assert not calls
 
 
-@pytest.mark.parametrize('words', [['cohort'], ['cohort', 'out', '--voxel-size', '5'], []])
-def test_a_wrong_command_line_ends_with_2(words):
-    assert main(words) == 2
-
-
 def test_too_many_patterns_are_refused_before_anything_is_written(tmp_path, capsys):
     out = tmp_path / 'out'
     assert main(['cohort', str(out), '--patterns', '9']) == 2
     assert not out.exists()
     assert '--patterns 9' in capsys.readouterr().err
-
-
-@pytest.mark.parametrize('command', ['table', 'cohort'])
-def test_help_lists_every_subcommand(command):
-    assert command in build_parser().format_help()
 
 
 PEOPLE = [f'sub-{k:02d}' for k in range(12)]
