@@ -18,12 +18,12 @@ import argparse
 import time
 
 import numpy as np
+from default_fit import normalise
 from machine import write_results
 from scipy.stats import beta, norm
 from sklearn.linear_model import RidgeCV
 from sklearn.model_selection import cross_val_predict
 
-from surreal_bids.harmonization.covariates import CNNormaliser
 from surreal_bids.model.estimator import SurrealGAN
 from surreal_bids.model.factors import fit_factors
 from surreal_bids.regions import muse_indices
@@ -88,7 +88,7 @@ def simulate(task: str, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             loss *= np.clip(1 + 0.5 * (age - age.mean()) / age.std(), 0.1, 2.0)[:, None]
         volumes[n_cn:, columns] *= 1 - loss
     patient = np.repeat([False, True], [n_cn, n_pt])
-    return CNNormaliser().fit(volumes, ~patient).transform(volumes), patient, true
+    return normalise(volumes, patient), patient, true
 
 
 def simulate_disease(
@@ -113,7 +113,7 @@ def simulate_disease(
     losses = np.clip(LOSS * weights / np.quantile(weights, 0.98, axis=1, keepdims=True), 0, 0.35)
     for severity, loss in zip(expressed.T, losses):
         volumes *= 1 - severity[:, None] * loss * rng.normal(1, 2 * NOISE, volumes.shape)
-    return CNNormaliser().fit(volumes, ~patient).transform(volumes), patient, true[patient]
+    return normalise(volumes, patient), patient, true[patient]
 
 
 def compare(task: str, seed: int, controls: Controls | None) -> dict[str, object]:

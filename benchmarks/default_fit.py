@@ -29,7 +29,7 @@ from scipy.stats import beta, norm
 from sklearn.linear_model import RidgeCV
 from sklearn.model_selection import cross_val_predict
 
-from surreal_bids.harmonization.covariates import CN_MEAN, CN_SD, CNNormaliser
+from surreal_bids.harmonization.covariates import CN_MEAN, CN_SD
 from surreal_bids.model.estimator import SurrealGAN
 from surreal_bids.model.factors import fit_factors
 from surreal_bids.model.number import choose_number
@@ -53,12 +53,18 @@ SKEWED = (1.0, 2.0)
 """Parameters of the Beta distribution of skewed severities."""
 
 
+def normalise(values: Floats, patient: NDArray) -> Floats:
+    """Scale every region to the mean and spread of normalised controls."""
+    cn = values[~patient]
+    return CN_MEAN + CN_SD * (values - cn.mean(axis=0)) / cn.std(axis=0)
+
+
 def simulate(task: str, size: tuple[int, int], seed: int) -> tuple[Floats, NDArray, Floats]:
     """CN-normalised participants of a task, who is a patient, and the patients' severities."""
     table = simulate_table(task, *size, seed)
     volumes = table.volumes.drop(columns='participant_id').to_numpy()
     patient = (table.participants['diagnosis'] == 'PT').to_numpy()
-    X = CNNormaliser().fit(volumes, ~patient).transform(volumes)
+    X = normalise(volumes, patient)
     return X, patient, table.severities[SEVERITY_COLUMNS].to_numpy()[patient]
 
 
@@ -101,7 +107,7 @@ def cohort_of_patterns(case: int, seed: int) -> tuple[Floats, NDArray, int]:
         share = loss * true[:, [k]] * rng.normal(1, NOISE, (n_pt, len(columns)))
         volumes[n_cn:, columns] *= 1 - share
     patient = np.repeat([False, True], [n_cn, n_pt])
-    return CNNormaliser().fit(volumes, ~patient).transform(volumes), patient, n_patterns
+    return normalise(volumes, patient), patient, n_patterns
 
 
 def choose(X: Floats, patient: NDArray) -> Row:
@@ -129,7 +135,7 @@ def run(job: Job) -> Row:
     X, patient, true = cohort_of_patterns(int(case), seed)
     if what == 'null':
         patient, true = np.random.default_rng([seed, int(case), 1]).permutation(patient), 0
-        X = CNNormaliser().fit(X, ~patient).transform(X)
+        X = normalise(X, patient)
     return named | {'true': true} | choose(X, patient)
 
 

@@ -22,6 +22,7 @@ from surreal_bids.model.number import (
     warn_of_chance,
 )
 from surreal_bids.parallel import set_threads
+from surreal_bids.simulation.population import sample_controls
 from tests.model.test_factors import cohort
 
 FEW = 6
@@ -33,18 +34,28 @@ def few_permutations(monkeypatch):
     monkeypatch.setattr('surreal_bids.model.number.PERMUTATIONS', FEW)
 
 
+def atrophy(n_patterns, n_cn=120, n_pt=180):
+    """People of the built-in population; each pattern takes up to 30 % of ten regions."""
+    rng = np.random.default_rng(0)
+    volumes = sample_controls(n_cn + n_pt, rng).volumes.to_numpy(copy=True)
+    for columns in np.split(rng.permutation(volumes.shape[1])[: 10 * n_patterns], n_patterns):
+        volumes[n_cn:, columns] *= 1 - 0.3 * rng.uniform(size=(n_pt, 1))
+    cn = volumes[:n_cn]
+    z = 1 + (volumes - cn.mean(axis=0)) / (10 * cn.std(axis=0))
+    return z[:n_cn], z[n_cn:]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize('n_patterns', [1, 3])
 def test_the_true_number_of_patterns_is_chosen(few_permutations, n_patterns):
-    cn, pt, *_ = cohort(n_patterns, size=0.35)
-    number = choose_number(cn, pt, (1, 2, 3, 4))
+    number = choose_number(*atrophy(n_patterns), (1, 2, 3, 4))
     assert number.n_patterns == n_patterns
     chosen = number.stabilities[n_patterns - 1]
     assert len(chosen.null) == FEW
     assert max(chosen.null) < LEAST_STABILITY < chosen.value
 
 
-@pytest.mark.parametrize('seed', range(3))
+@pytest.mark.parametrize('seed', range(2))
 def test_labels_that_mean_nothing_support_no_pattern(few_permutations, seed):
     cn, pt, *_ = cohort(2, seed=seed)
     people = np.random.default_rng(seed).permutation(np.concatenate([cn, pt]))
@@ -84,13 +95,12 @@ def test_patterns_are_reproduced_where_there_are_some():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('seed', [1, 2])
-def test_a_pattern_too_many_is_not_reproduced(monkeypatch, seed):
+def test_a_pattern_too_many_is_not_reproduced(monkeypatch):
     """Its severities follow from those of the others, in every subsample alike."""
     monkeypatch.setattr('surreal_bids.model.number.REPRODUCTIONS', 8)
-    cn, pt, *_ = cohort(2, seed=seed, size=0.35)
+    cn, pt, *_ = cohort(2, seed=1, size=0.35)
     (fit,) = fit_samples(cn, pt, [(np.arange(len(cn)), np.arange(len(pt)))], 3)
-    found = np.median(reproduce(cn, pt, fit.severities(pt), seed), axis=0)
+    found = np.median(reproduce(cn, pt, fit.severities(pt), 1), axis=0)
     assert found.min() < 0.75  # With their correlation, 0.85 and 0.89.
     assert np.sort(found)[1] > 0.9
 
