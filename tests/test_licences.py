@@ -13,7 +13,7 @@ from tests.containers.licences import other_licences, with_texts
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / 'surreal_bids' / 'data'
 CODE = 'Apache-2.0'
-OURS = re.compile(r'\.(py|typed|json|yaml|html|css|js|txt|sh|sbatch|md)$')
+OURS = re.compile(r'\.(py|typed|json|yaml|html|css|js|svg|txt|sh|sbatch|md)$')
 """Endings of what we wrote. Anything else is data, whose licence has to be looked at."""
 
 
