@@ -142,7 +142,7 @@ def score_sites(model: TableModel, cohort: Cohort, truth: Floats, order: NDArray
         rows = []
         for _ in range(SITE_CHOICES):
             controls = rng.choice(np.flatnonzero(~patient), n_controls, replace=False)
-            taught, _ = add_sites(model, here.select(np.isin(np.arange(len(here)), controls)))
+            taught = add_sites(model, here.select(np.isin(np.arange(len(here)), controls)))
             results = taught.apply(here.select(patient))
             rows.append(coverage(results, truth[patient], order, model.notes))
         found |= {f'site_{n_controls}_{k}': v for k, v in pd.DataFrame(rows).mean().items()}

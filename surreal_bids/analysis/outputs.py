@@ -29,7 +29,7 @@ from surreal_bids.rindices.intervals import INCLUDED
 from surreal_bids.rindices.measurement_noise import describe_noise
 from surreal_bids.rindices.model import VISIT
 from surreal_bids.rindices.preprocessing import COMPLETE, INCOMPLETE
-from surreal_bids.rindices.uncertainty import AGE_RANGE, MIN_FOR_CENTILES, SHARE
+from surreal_bids.rindices.uncertainty import MIN_FOR_CENTILES, SHARE
 from surreal_bids.text import counted, list_briefly
 
 LOGGER = logging.getLogger(__name__)
@@ -63,7 +63,6 @@ CONTROLS_OF_MODEL = (
 """Whom z-scores refer to."""
 
 CONSTANTS = {
-    'age_range': AGE_RANGE,
     'controls': OWN_CONTROLS,
     'false_alarms': FALSE_ALARMS,
     'fewest_images': FEWEST_IMAGES,

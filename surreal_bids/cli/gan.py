@@ -64,11 +64,11 @@ TABLES = {
 """Files of the tables of results, by name; those of the group level."""
 
 RINDICES, EXCLUSIONS = 'rindices.tsv', 'exclusions.tsv'
-SUMMARY, SHIFTS = 'summary.txt', 'site_shifts.tsv'
+SUMMARY = 'summary.txt'
 CARD, TENSORS, CHECKPOINTS = 'model.json', 'model.safetensors', 'checkpoints'
 OWN_FILES = (
-    *(*TABLES.values(), EXCLUSIONS, SHIFTS),
-    *(f'{Path(name).stem}.json' for name in (*TABLES.values(), EXCLUSIONS, SHIFTS)),
+    *(*TABLES.values(), EXCLUSIONS),
+    *(f'{Path(name).stem}.json' for name in (*TABLES.values(), EXCLUSIONS)),
     *(CARD, TENSORS, CHECKPOINTS, SUMMARY),
 )
 """What the commands write into the folder of a model."""
@@ -389,7 +389,6 @@ def run_add_site(arguments: argparse.Namespace) -> int:
     from surreal_bids.rindices.new_sites import (
         add_sites,
         read_site_controls,
-        shift_table,
         summarise_added,
     )
 
@@ -397,10 +396,9 @@ def run_add_site(arguments: argparse.Namespace) -> int:
     options = _options(arguments, CohortOptions)
     controls = read_site_controls(model, table, arguments.participants, options, arguments.site)
     with _naming_table(arguments):
-        taught, added = add_sites(model, controls)
-    text, cautions = summarise_added(added, controls), describe_cautions(controls.warnings)
+        taught = add_sites(model, controls)
+    text, cautions = summarise_added(taught, controls), describe_cautions(controls.warnings)
     with sole_use(MODEL, out), replacing(out / CARD, _outputs(out)):
-        write_described('site_shifts', out / SHIFTS, shift_table(added))
         write_described('exclusions', out / EXCLUSIONS, controls.exclusions)
         write_text(out / SUMMARY, f'{text}{cautions}')
         taught.save(out)

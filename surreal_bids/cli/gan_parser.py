@@ -104,8 +104,8 @@ def _add_site(commands: Any) -> None:
         'at a time.',
         epilog='Each site needs at least three controls. With fewer than twenty, a warning '
         'reports how far R-indices of the site may be off. Controls should resemble those that the '
-        'model was trained on. OUT will contain the model, the shift of each feature '
-        '(site_shifts.tsv), the excluded participants (exclusions.tsv), and summary.txt.',
+        'model was trained on. OUT will contain the model, the excluded participants '
+        '(exclusions.tsv), and summary.txt.',
         allow_abbrev=False,
     )
     parser.add_argument('model', type=path_of, metavar='MODEL', help=MODEL)

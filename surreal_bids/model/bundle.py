@@ -101,9 +101,7 @@ def load_bundle(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def _verify(folder: Path, card: dict[str, Any], data: bytes) -> None:
-    """Verify the checksums; models of earlier versions without checksums are accepted."""
-    if TENSORS_SHA256 not in card and CARD_SHA256 not in card:
-        return
+    """Verify the checksums of both files."""
     if card.get(CARD_SHA256) != _card_checksum(card):
         raise DataError(
             f'{folder / CARD}: the file was edited after it was written. Copy the model again or '

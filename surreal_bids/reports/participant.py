@@ -622,7 +622,7 @@ def _share(one: Individual) -> str:
 
 def describe_centile(row: Mapping[Any, Any], name: str) -> str:
     """Return a centile in words: above how many controls."""
-    words = {'like_age': ' of similar age', 'training': ' in the training sample'}
+    words = {'training': ' in the training sample'}
     whose = f'controls{words.get(str(row.get("centile_of")), "")}'
     value, count = float(row[f'{name}_centile']), row.get('centile_controls')
     if count is None or pd.isna(count):

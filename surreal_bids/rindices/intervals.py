@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.stats import norm
 
 from surreal_bids.names import SPREAD_SUFFIX
 
@@ -21,24 +22,23 @@ INTERVALS, REFERENCE = 'Intervals', 'Reference'
 """Keys of the card."""
 LOW_SUFFIX, HIGH_SUFFIX, CENTILE_SUFFIX = '_low', '_high', '_centile'
 CENTILE_OF, CENTILE_CONTROLS = 'centile_of', 'centile_controls'
-LIKE_AGE, ALL_CONTROLS, TRAINING_CONTROLS = 'like_age', 'all', 'training'
-"""With which controls a centile compares; see `CENTILE_LEVELS`."""
+ALL_CONTROLS, TRAINING_CONTROLS = 'all', 'training'
+"""With which controls a centile compares: those of this dataset, or of the training sample."""
 
-SHARE = 0.68
+SHARE = 0.95
 """Of the severities that intervals are meant to hold."""
 INCLUDED = (
-    'In simulations, the interval contained the true severity in 67% to 70% of cases (68% to 72% '
-    'at sites learned from few controls). It includes anatomical variation, segmentation noise, '
-    'other patterns, variation between members and sampling error'
+    'The interval includes anatomical variation, segmentation noise, other patterns, variation '
+    'between members and sampling error'
 )
-"""What an interval is worth (benchmarks/individual.py), and which errors it allows for."""
+"""Which errors an interval allows for."""
 SEVERITIES = np.linspace(0, 1, 11)
 """At which the error is tried."""
 PER_CENT = np.arange(101)
 
 
 def interval(
-    r: Floats, curves: Mapping[str, Sequence[float]], shared: float = 0.0
+    r: Floats, curves: Mapping[str, Sequence[float]], shared: float = 0.0, share: float = SHARE
 ) -> tuple[Floats, Floats]:
     """Lower and upper end of the interval of each R-index, in the unit of the R-index.
 
@@ -53,11 +53,19 @@ def interval(
         `Expected`, `Lower` and `Upper` R-index at each of `SEVERITIES`.
     shared
         Standard error that all of them share, beside those in the curves.
+    share
+        Of the severities that the curves are meant to hold.
     """
     expected, lower, upper = (np.asarray(curves[row]) for row in ('Expected', 'Lower', 'Upper'))
-    low = _follow(r, expected + np.hypot(upper - expected, shared), expected)
-    high = _follow(r, expected - np.hypot(lower - expected, shared), expected)
+    reach = shared * in_sd(share)
+    low = _follow(r, expected + np.hypot(upper - expected, reach), expected)
+    high = _follow(r, expected - np.hypot(lower - expected, reach), expected)
     return np.minimum(low, r), np.maximum(high, r)
+
+
+def in_sd(share: float) -> float:
+    """Half-width of the interval that holds this share of a normal distribution, in SD."""
+    return float(norm.ppf((1 + share) / 2))
 
 
 def _follow(r: Floats, curve: Floats, expected: Floats) -> Floats:
@@ -86,7 +94,8 @@ def with_intervals(
         error = np.zeros(len(r)) if errors is None else errors[name].to_numpy()
         ends = np.full((2, len(r)), np.nan)
         for each in np.unique(error):
-            ends[:, error == each] = interval(r[error == each], curves, each)
+            own = error == each
+            ends[:, own] = interval(r[own], curves, each, note['Share'])
         columns |= dict(zip((f'{name}{LOW_SUFFIX}', f'{name}{HIGH_SUFFIX}'), ends))
     return insert_columns(results, pd.DataFrame(columns, results.index), list(note['Patterns']))
 
@@ -111,8 +120,10 @@ def with_training_centiles(
 
 
 def tidy_centiles(centiles: pd.DataFrame, everyone: pd.Index) -> pd.DataFrame:
-    """Centiles to a tenth, for everyone; numbers of controls stay whole where some are missing."""
-    table = centiles.round(1).reindex(everyone)
+    """Centiles to a tenth, never 0 or 100, and whole numbers of controls."""
+    table = centiles.reindex(everyone)
+    names = [name for name in table if name.endswith(CENTILE_SUFFIX)]
+    table[names] = table[names].round(1).clip(0.1, 99.9)
     return table.astype({CENTILE_CONTROLS: 'Int64'})
 
 
@@ -125,36 +136,3 @@ def insert_columns(results: pd.DataFrame, new: pd.DataFrame, names: Sequence[str
         if column in own or column.endswith(SPREAD_SUFFIX)
     )
     return pd.concat([results.iloc[:, :place], new, results.iloc[:, place:]], axis=1)
-
-
-def is_sound(notes: Note, names: Sequence[str]) -> bool:
-    """Whether the intervals and the reference of a card can belong to these patterns."""
-    references = all(
-        isinstance(each['Number'], int)
-        and each['Number'] > 0
-        and _in_order(each['Percentiles'], names)
-        and _are_curves(each['Percentiles'].values(), len(PER_CENT))
-        for each in notes.get(REFERENCE, {}).values()
-    )
-    return references and (INTERVALS not in notes or _are_intervals(notes[INTERVALS], names))
-
-
-def _are_intervals(note: Note, names: Sequence[str]) -> bool:
-    """Whether each pattern has three curves over `SEVERITIES`."""
-    patterns = note['Patterns']
-    return _in_order(patterns, names) and all(
-        _are_curves([each['Expected'], each['Lower'], each['Upper']], len(SEVERITIES))
-        for each in patterns.values()
-    )
-
-
-def _are_curves(rows: Iterable[Sequence[float]], length: int) -> bool:
-    """Whether all rows have this length, are finite, and never fall."""
-    return all(
-        len(row) == length and np.isfinite(row).all() and (np.diff(row) >= 0).all() for row in rows
-    )
-
-
-def _in_order(table: Mapping[str, Any], names: Sequence[str]) -> bool:
-    """Whether a table has some of the names, and in their order."""
-    return bool(table) and list(table) == [name for name in names if name in table]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,10 +23,9 @@ from surreal_bids.cohort.visits import learns_from_visits
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.combat import UnseenSite
-from surreal_bids.harmonization.covariates import ICV, LOG_ICV
 from surreal_bids.harmonization.encoding import as_labels
 from surreal_bids.harmonization.quality import without_warnings
-from surreal_bids.model.bundle import invalid_model, load_bundle, reading_model, save_bundle
+from surreal_bids.model.bundle import load_bundle, reading_model, save_bundle
 from surreal_bids.model.estimator import SurrealGAN
 from surreal_bids.model.networks import MIN_PEOPLE, hyperparameters
 from surreal_bids.model.number import reproduce
@@ -35,7 +33,6 @@ from surreal_bids.names import CONTROL, PARTICIPANT, PATIENT, SINGULAR, SPREAD_S
 from surreal_bids.rindices.intervals import (
     INTERVALS,
     REFERENCE,
-    is_sound,
     with_intervals,
     with_training_centiles,
 )
@@ -58,8 +55,6 @@ PREPROCESSING = 'preprocessing'
 
 VISIT, R_INDEX, BASELINE = 'visit', 'r_index', 'baseline'
 """Index, and first column, of a table of contributions."""
-
-"""Options of training that replace a value of the preset."""
 
 ADDED_SITES, INDEX_ERROR = 'AddedSites', 'IndexStandardError'
 """Keys of the card: sites that were added later, and how sure R-indices there are."""
@@ -144,7 +139,7 @@ class TableModel:
         DataFrame, one row per participant
             - `r1`, ...: R-indices, missing for incomplete participants;
             - `r1_member_spread`: SD over members, if there are several;
-            - `r1_low`, `r1_high`: 68 % interval, if the model was cross-fitted;
+            - `r1_low`, `r1_high`: 95 % interval, if the model was cross-fitted;
             - `r1_centile`: centile among the training controls, if the model was cross-fitted;
             - `brain_in_range`: whether the profile lies within the training population;
             - `covariates_out_of_range`: covariates outside their range in training;
@@ -250,77 +245,17 @@ class TableModel:
             if name.startswith(prefix)
         }
         with reading_model(Path(folder)):
-            model = cls(
+            return cls(
                 Preprocessing.from_state(card['Preprocessing'], arrays),
                 SurrealGAN.from_state(tensors, card),
                 tuple(card['PatternNames']),
                 {name: card[name] for name in NOTES if name in card},
             )
-            problems = model._problems(tensors)
-        if problems:
-            raise invalid_model(folder, list_briefly(problems))
-        with reading_model(Path(folder)):
-            json.dumps(model.state()[1], allow_nan=False)
-        return model
-
-    def _problems(self, tensors: Mapping[str, Tensor]) -> list[str]:
-        """List what is wrong with a damaged or forged model; it computes R-indices of a control."""
-        steps, patterns, domain = self.preprocessing, self.pattern_names, self.gan.domain_
-        fitted = (steps.normaliser, steps.residualiser, steps.combat)
-        average = pd.DataFrame(np.ones((1, len(steps.features))), columns=steps.features.names)
-        sound = {
-            'a number is not finite': all(bool(t.isfinite().all()) for t in tensors.values()),
-            'the SD of a feature is 0 or negative': bool((steps.normaliser.sd_ > 0).all()),
-            'the network and the preprocessing have different features': list(
-                self.gan.feature_names_in_
-            )
-            == steps.features.names,
-            'the steps of preprocessing have different features': all(
-                each is None or list(each.features_) == steps.features.names for each in fitted
-            ),
-            'the preprocessing has a covariate that is not among its columns': self._covariates()
-            <= {*steps.options.columns, ICV, LOG_ICV},
-            'the mean of a feature is 0 or negative': steps.options.icv != 'power'
-            or bool((steps.normaliser.mean_ > 0).all()),
-            'intervals or centiles do not match the patterns': is_sound(self.notes, patterns),
-            'the reproducibility does not match the patterns': self._is_reproducibility_sound(),
-            'the errors of added sites are invalid': self._are_site_errors_sound(),
-            'the names of the patterns are invalid or do not match their number': all(
-                map(str.isidentifier, patterns)
-            )
-            and np.shape(self.gan.transform(average)) == (1, len(set(patterns))),
-            'the meanings do not match the patterns': set(self.meanings) <= set(patterns),
-            'the covariance of the training sample is invalid': domain is None
-            or np.linalg.eigvalsh(domain.precision + domain.precision.T).min() > 0 < domain.limit,
-        }
-        return [problem for problem, is_sound_ in sound.items() if not is_sound_]
-
-    def _is_reproducibility_sound(self) -> bool:
-        """Whether it names the patterns, and has three correlations of each."""
-        told = self.notes.get(REPRODUCIBILITY, {})
-        return list(told) in ([], list(self.pattern_names)) and all(
-            -1 <= each['Low'] <= each['Median'] <= each['High'] <= 1 for each in told.values()
-        )
-
-    def _are_site_errors_sound(self) -> bool:
-        """Whether errors of added sites are numbers that no law of statistics forbids."""
-        return all(
-            set(told[INDEX_ERROR]) <= set(self.pattern_names)
-            and all(0 <= error < np.inf for error in told[INDEX_ERROR].values())
-            for told in self.notes.get(ADDED_SITES, {}).values()
-        )
 
     @property
     def meanings(self) -> Mapping[str, str]:
         """Role of the R-indices by name; empty unless the model was published."""
         return dict(self.notes.get('Imported', {}).get('Patterns', {}))
-
-    def _covariates(self) -> set[str]:
-        """Names of covariates in all that was learned of them; of head size also those of ours."""
-        if self.preprocessing.residualiser is None:
-            return set()
-        encoder = self.preprocessing.residualiser.encoder_
-        return {*encoder.covariates_, *encoder.range_, *encoder.levels_}
 
 
 def load_table_bundle(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

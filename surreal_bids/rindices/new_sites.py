@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -31,8 +31,6 @@ HERE = '{} (this dataset)'
 
 REFERENCE = 'reference'
 """Name of the site that the controls of a model without ComBat are taken for."""
-
-SHIFT_DECIMALS = 4
 
 ADULT = 18
 """Age in years from which published models may apply."""
@@ -66,29 +64,23 @@ def note_site_errors(taught: TableModel, named: Cohort) -> TableModel:
     """Note how sure R-indices are at the sites of a cohort that a model was adapted to."""
     first = named.first_visits()
     controls = first.select(~first.is_patient)
-    sizes = controls.people[str(controls.options.site_column)].value_counts()
-    errors = _index_errors(taught, controls)
+    return _with_errors(taught, controls)
+
+
+def _with_errors(taught: TableModel, controls: Cohort) -> TableModel:
+    """Note the standard errors of the R-indices at new sites, which all participants there share.
+
+    A site learned from n controls has the error of the mean R-index of n controls, as if the prior
+    of ComBat did not help.
+    """
+    sizes = controls.people[str(controls.options.site_column)].value_counts().sort_index()
+    sd = taught.apply(controls)[list(taught.pattern_names)].std().dropna()
     here = {
-        str(site): {'Controls': int(n), INDEX_ERROR: _of_mean(errors, n)}
+        str(site): {'Controls': int(n), INDEX_ERROR: (sd / np.sqrt(n)).to_dict()}
         for site, n in sizes.items()
     }
-    return _with_notes(taught, here)
-
-
-def _index_errors(taught: TableModel, controls: Cohort) -> pd.Series:
-    """Standard deviation of R-indices among the controls of new sites, after harmonization."""
-    return taught.apply(controls)[list(taught.pattern_names)].std().dropna()
-
-
-def _of_mean(sd: pd.Series, n: int) -> dict[str, float]:
-    """Standard errors of means of n values."""
-    return (sd / np.sqrt(n)).to_dict()
-
-
-def _with_notes(model: TableModel, sites: Mapping[str, Any]) -> TableModel:
-    """The model with what its card says of sites that were added."""
-    added = {**model.notes.get(ADDED_SITES, {}), **sites}
-    return replace(model, notes={**model.notes, ADDED_SITES: added})
+    added = {**taught.notes.get(ADDED_SITES, {}), **here}
+    return replace(taught, notes={**taught.notes, ADDED_SITES: added})
 
 
 def without_sites(model: TableModel) -> list[Caution]:
@@ -217,37 +209,6 @@ def _no_covariates(steps: Preprocessing) -> Residualiser:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class AddedSite:
-    """A site that was added, and what its few controls leave open.
-
-    Attributes
-    ----------
-    name, n_controls
-        The site, and how many controls it was learned from.
-    shifts : frame of shape (n_features, 3)
-        `shift` of each feature, in standard deviations of controls, its standard error `shift_sd`,
-        and `variance_ratio`.
-    index_sd
-        Standard error of the R-indices of all its participants, by pattern: what is common to
-        them because the site was learned from these controls and not from others. It is that of
-        the mean R-index of as many controls, as if the prior of ComBat did not help.
-    """
-
-    name: str
-    n_controls: int
-    shifts: pd.DataFrame
-    index_sd: Mapping[str, float]
-
-    def to_json(self) -> dict[str, Any]:
-        """What the card of a model says of the site."""
-        return {
-            'Controls': self.n_controls,
-            'ShiftStandardError': float(self.shifts['shift_sd'].mean()),
-            INDEX_ERROR: dict(self.index_sd),
-        }
-
-
 def read_site_controls(
     model: TableModel,
     table: Path,
@@ -295,11 +256,8 @@ def _require_one_site(cohort: Cohort, site: str) -> None:
             )
 
 
-def add_sites(model: TableModel, controls: Cohort) -> tuple[TableModel, list[AddedSite]]:
-    """Add sites to a model, and estimate what few controls leave open.
-
-    Standard errors of shifts are those of the jackknife: each control is left out in turn, and the
-    site learned from the rest (Efron and Stein, Annals of Statistics 9:586-596, 1981).
+def add_sites(model: TableModel, controls: Cohort) -> TableModel:
+    """Add sites to a model, and note what few controls leave open.
 
     Parameters
     ----------
@@ -321,59 +279,14 @@ def add_sites(model: TableModel, controls: Cohort) -> tuple[TableModel, list[Add
                 f'site {name}: {counted(size, "control")}, but at least {MIN_FOR_SCALE} are '
                 f'required and {FEW_FOR_A_MODEL} recommended; add controls'
             )
-    taught = teach_sites(model, controls)
-    errors = _index_errors(taught, controls)
-    added = [
-        _describe(model, taught, controls.select(site == name), errors) for name in sizes.index
-    ]
-    return _with_notes(taught, {each.name: each.to_json() for each in added}), added
+    return _with_errors(teach_sites(model, controls), controls)
 
 
-def _describe(
-    model: TableModel, taught: TableModel, controls: Cohort, index_sd: pd.Series
-) -> AddedSite:
-    """Compare a site with what it would be without each of its controls."""
-    name = str(controls.people[str(controls.options.site_column)].iloc[0])
-    combat = _combat(taught)
-    number, n = combat.sites_.index(name), len(controls)
-    shifts = []
-    for person in range(n):
-        without = teach_sites(model, controls.select(np.arange(n) != person))
-        shifts.append(_combat(without).shift_[-1])
-    table = pd.DataFrame(
-        {
-            'shift': combat.shift_[number],
-            'shift_sd': jackknife(np.array(shifts)),
-            'variance_ratio': combat.ratio_[number],
-        },
-        index=pd.Index([f for f in combat.features_ if f not in combat.constant_], name='feature'),
-    )
-    return AddedSite(name, n, table, _of_mean(index_sd, n))
-
-
-def _combat(model: TableModel) -> ComBat:
-    combat = model.preprocessing.combat
-    if combat is None:
-        raise TypeError('the model has learned no site')
-    return combat
-
-
-def jackknife(estimates: np.ndarray) -> np.ndarray:
-    """Standard errors (n_estimates,) from estimates without each participant, (n, n_estimates)."""
-    n = len(estimates)
-    return np.sqrt((n - 1) / n * ((estimates - estimates.mean(axis=0)) ** 2).sum(axis=0))
-
-
-def shift_table(added: Sequence[AddedSite]) -> pd.DataFrame:
-    """Shifts of all features at all added sites, one row each."""
-    parts = [each.shifts.reset_index().assign(site=each.name) for each in added]
-    table = pd.concat(parts, ignore_index=True)
-    return table[['site', *table.columns.drop('site')]].round(SHIFT_DECIMALS)
-
-
-def summarise_added(added: Sequence[AddedSite], controls: Cohort) -> str:
+def summarise_added(taught: TableModel, controls: Cohort) -> str:
     """Which sites were added, from whom, and how sure this is."""
-    lines = describe_added({each.name: each.to_json() for each in added})
+    sites = set(controls.people[str(controls.options.site_column)])
+    added = {site: told for site, told in taught.notes[ADDED_SITES].items() if site in sites}
+    lines = describe_added(added)
     lines += [*controls.notes, *describe_uses(controls.uses)]
     for why, who in controls.exclusions.groupby('reason').groups.items():
         lines.append(f'{counted(len(who), "participant")} excluded ({why}): {list_briefly(who)}')
@@ -392,11 +305,6 @@ def describe_added(notes: Mapping[str, Any]) -> list[str]:
     for site, told in notes.items():
         errors = ', '.join(f'{k} {sd:.3f}' for k, sd in told[INDEX_ERROR].items())
         parts = [f'site {site}: learned from {counted(told["Controls"], "control")}']
-        if 'ShiftStandardError' in told:
-            shift = told['ShiftStandardError']
-            parts.append(
-                f'standard error of its shifts {shift:.2f} SD of controls (mean over features)'
-            )
         if errors:
             parts.append(
                 f'standard error of its R-indices {errors} (shared by all its participants)'

@@ -34,12 +34,12 @@ from surreal_bids.rindices.intervals import (
     CENTILE_OF,
     CENTILE_SUFFIX,
     INTERVALS,
-    LIKE_AGE,
     PER_CENT,
     REFERENCE,
     SEVERITIES,
     SHARE,
     Floats,
+    in_sd,
     insert_columns,
     tidy_centiles,
     with_intervals,
@@ -49,13 +49,11 @@ from surreal_bids.rindices.model import TableModel
 SIMULATED = 200
 """Patients at each severity, at least; as many as there are controls where these are more."""
 MIN_FOR_INTERVALS = 20
-"""Controls held out: of fewer, the sixth part on each side is two or three people."""
+"""Controls held out."""
 MIN_FOR_CENTILES = 30
 FAR_FROM_ZERO = 3.0
 """Standard deviations of controls: a feature whose mean is not so far above zero is no volume, and
 changes by as much in everyone."""
-AGE_RANGE = 5.0
-"""Years by which a control of like age may be younger or older."""
 
 
 def learn_standing(
@@ -190,6 +188,7 @@ def severity_curves(found: Floats, controls: Floats, patients: Floats) -> dict[s
     # The means of both groups have errors, which all participants share.
     of_controls, of_patients = (group.var(ddof=1) / len(group) for group in (controls, patients))
     shared = np.sqrt((1 - 2 * SEVERITIES) ** 2 * of_controls + 4 * SEVERITIES**2 * of_patients)
+    shared *= in_sd(SHARE)
     below, above = np.quantile(found - found.mean(axis=0), [tail, 1 - tail], axis=0)
     rows = {
         'Expected': expected,
@@ -212,10 +211,11 @@ def add_standing(
 
 
 def with_centiles(results: pd.DataFrame, cohort: Cohort, names: Sequence[str]) -> pd.DataFrame:
-    """Add centiles among the controls of a cohort, of like age where there are enough of them.
+    """Add centiles among the first visits of all controls of a cohort.
 
-    Nobody is compared with themselves; `centile_controls` is the number of controls behind a
-    centile. Results stay as they are where there are too few controls.
+    100 (below + equal / 2 + 1 / 2) / (n + 1), with the same n controls for everyone: a higher
+    R-index never has a lower centile. Nobody is compared with themselves. Effects of age were
+    removed from the volumes. Results stay as they are where there are too few controls.
 
     Parameters
     ----------
@@ -229,27 +229,17 @@ def with_centiles(results: pd.DataFrame, cohort: Cohort, names: Sequence[str]) -
     known = results.index[results[list(names)].notna().all(axis=1)]
     first = cohort.select(list(cohort.visits.index.isin(known))).first_visits()
     controls = first.select(first.visits['group'] == CONTROL)
-    if not len(names) or len(controls) < MIN_FOR_CENTILES:
+    n = len(controls)
+    if not len(names) or n < MIN_FOR_CENTILES:
         return results
-    reference = results.loc[controls.visits.index, list(names)].to_numpy(dtype=float)
-    owner, age = controls.visits[PARTICIPANT].to_numpy(), cohort.ages
-    age_of_controls = age[controls.visits.index].to_numpy()
-    rows = {}
-    for visit in known:
-        own = results.loc[visit, list(names)].to_numpy(dtype=float)
-        other = owner != cohort.visits.loc[visit, PARTICIPANT]
-        near = other & (np.abs(age_of_controls - age[visit]) <= AGE_RANGE)
-        is_near = near.sum() >= MIN_FOR_CENTILES
-        compared = reference[near if is_near else other]
-        kind = LIKE_AGE if is_near else ALL_CONTROLS
-        rows[visit] = [*_centile(own, compared), kind, len(compared)]
-    columns = [*(f'{name}{CENTILE_SUFFIX}' for name in names), CENTILE_OF, CENTILE_CONTROLS]
-    table = pd.DataFrame.from_dict(rows, orient='index', columns=columns)
-    others = results.drop(columns=columns, errors='ignore')
+    people = cohort.visits.loc[known, PARTICIPANT].to_numpy()
+    is_own = people[:, np.newaxis] == controls.visits[PARTICIPANT].to_numpy()
+    centiles: dict[str, Any] = {}
+    for name in names:
+        r = results.loc[known, name].to_numpy(dtype=float)[:, np.newaxis]
+        place = np.heaviside(r - results.loc[controls.visits.index, name].to_numpy(float), 0.5)
+        below = np.where(is_own, 0.0, place).sum(axis=1)
+        centiles[f'{name}{CENTILE_SUFFIX}'] = 100 * (below + 0.5) / (n + 1)
+    table = pd.DataFrame(centiles, known).assign(**{CENTILE_OF: ALL_CONTROLS, CENTILE_CONTROLS: n})
+    others = results.drop(columns=table.columns, errors='ignore')
     return insert_columns(others, tidy_centiles(table, results.index), names)
-
-
-def _centile(own: Floats, reference_NM: Floats) -> Floats:
-    """Centile of each R-index, never 0 or 100: the middle of its place."""
-    below, equal = (reference_NM < own).sum(axis=0), (reference_NM == own).sum(axis=0)
-    return 100 * (below + equal / 2 + 0.5) / (len(reference_NM) + 1)

@@ -5,20 +5,15 @@ A case is tried through the commands it applies to, in the dry run where there i
 
 from __future__ import annotations
 
-import json
 import random
 import string
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 from surreal_bids.cli.app import parse_arguments
-from surreal_bids.model.bundle import CARD_SHA256, TENSORS_SHA256, _card_checksum
 from surreal_bids.names import CONTROL_WORDS, PATIENT_WORDS
 from surreal_bids.tables import MAX_LABEL
-from tests.bad_input.models import tensors
 from tests.bad_input.studies import N_CONTROLS, Study
 from tests.bad_input.test_bad_input import run, take
 
@@ -199,45 +194,3 @@ def test_what_the_group_level_refuses_stops_before_the_participant_level(attempt
 def test_lists_may_be_given_in_parts():
     words = ['in', 'out', 'group', '--covariates', 'age', '--covariates', 'sex', 'educ']
     assert parse_arguments(words)[0].covariates == ('age', 'sex', 'educ')
-
-
-ODD = (None, True, -1, 0, 1e308, 'x', '', [], {}, [[]], [1, 2], {'a': 1}, 10**30)
-
-
-def forge(study: Study, rng: random.Random) -> None:
-    """Replace a value of the card, whatever it is, and seal the card again."""
-    path = study.model / 'model.json'
-    card = json.loads(path.read_text())
-    place: Any = card
-    key: Any = rng.choice(sorted(set(card) - {TENSORS_SHA256, CARD_SHA256}))
-    while isinstance(place[key], dict | list) and place[key] and rng.random() < 0.6:
-        place = place[key]
-        key = rng.choice(sorted(place) if isinstance(place, dict) else range(len(place)))
-    place[key] = rng.choice(ODD)
-    path.write_text(json.dumps(card | {CARD_SHA256: _card_checksum(card)}))
-
-
-WRONG: tuple[Callable[[Any], Any], ...] = (
-    lambda values: values[:-1],
-    lambda values: values[..., 1:],
-    lambda values: values[None],
-    lambda values: np.concatenate([values, values], axis=-1),
-)
-
-
-@pytest.mark.parametrize('seed', range(8))
-def test_site_effects_of_the_wrong_shape_are_an_error(attempt, seed):
-    def reshape(values):
-        rng = seeded(seed)
-        name = rng.choice(sorted(name for name in values if '/combat/' in name))
-        values[name] = np.ascontiguousarray(rng.choice(WRONG)(values[name]))
-
-    code, said = attempt(tensors(reshape), ('add_site', 'apply')[seed % 2])
-    assert (code, 'the model is invalid' in said) == (DATA, True), said
-
-
-@pytest.mark.parametrize('seed', range(12))
-def test_forged_models_never_end_in_a_traceback(attempt, seed):
-    door = ('apply', 'card', 'group_apply', 'add_site')[seed % 4]
-    code, said = attempt(lambda s: forge(s, seeded(seed)), door)
-    assert code in (0, DATA), said

@@ -213,7 +213,7 @@ def make_tables(root, kind='full', **changes) -> GroupTables:
         results[name] = rng.uniform(size=42).round(3)
         results[f'{name}_low'], results[f'{name}_high'] = results[name] - 0.1, results[name] + 0.1
         results[f'{name}_centile'] = 96.0
-    results = results.assign(centile_of='like_age', centile_controls=34, status='complete')
+    results = results.assign(centile_of='all', centile_controls=34, status='complete')
     results = results.assign(flags=None, held_out=True)
     identity = results[['participant_id', 'session_id']]
     deviations = identity.assign(order_by='date', years=[0.0, 2.0, *[0.0] * 40], age=71.3412)

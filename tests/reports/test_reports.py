@@ -158,15 +158,15 @@ def test_a_participant_reads_the_words_of_the_card(tmp_path):
 @pytest.mark.parametrize(
     ('centile', 'count', 'words'),
     [
-        (98.4, 31, 'above all 31 controls of similar age'),
-        (96.9, 31, 'above all 31 controls of similar age'),
-        (93.0, 31, 'above 93% of 31 controls of similar age'),
-        (1.6, 31, 'below all 31 controls of similar age'),
-        (100.0, np.nan, 'above 99% of controls of similar age'),
+        (98.4, 31, 'above all 31 controls'),
+        (96.9, 31, 'above all 31 controls'),
+        (93.0, 31, 'above 93% of 31 controls'),
+        (1.6, 31, 'below all 31 controls'),
+        (100.0, np.nan, 'above 99% of controls'),
     ],
 )
 def test_centiles_in_words_are_never_100(centile, count, words):
-    row = {'r1_centile': centile, 'centile_controls': count, 'centile_of': 'like_age'}
+    row = {'r1_centile': centile, 'centile_controls': count, 'centile_of': 'all'}
     assert participant.describe_centile(row, 'r1') == words
 
 
