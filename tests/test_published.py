@@ -56,9 +56,9 @@ def test_a_folder_of_the_user_comes_first(tmp_path, monkeypatch):
     assert find_model(tmp_path / 'ageing') == tmp_path / 'ageing'
 
 
-@pytest.mark.parametrize('name', ['AD model', 'agein', 'dementia'])
-def test_unknown_names_list_the_published_models(tmp_path, monkeypatch, capsys, name):
+def test_unknown_names_list_the_published_models(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    name = 'agein'
     assert main(['card', name]) == 65
     error = capsys.readouterr().err
     assert name in error
@@ -118,25 +118,15 @@ def test_children_are_warned_of_by_models_without_a_range_of_ages(tmp_path, simu
         assert (told in capsys.readouterr().err) == is_warned
 
 
-@pytest.mark.parametrize('model', OFFICIAL)
-def test_columns_are_found_by_their_meaning(tmp_path, simulated, model):
-    write(tmp_path, simulated)
-    expected = apply(tmp_path, model)
-    for seed in range(2):
-        write(tmp_path, simulated, np.random.default_rng([seed, len(model)]))
-        pd.testing.assert_frame_equal(apply(tmp_path, model), expected)
-
-
-@pytest.mark.parametrize('name', OFFICIAL)
-def test_a_scanner_is_added_to_a_published_model(tmp_path, simulated, name):
+def test_a_scanner_is_added_to_a_published_model(tmp_path, simulated):
     one_scanner = replace(simulated, participants=simulated.participants.drop(columns='site'))
     write(tmp_path, one_scanner, np.random.default_rng(0))
     tables = [tmp_path / 'volumes.csv', '--participants', tmp_path / 'participants.csv']
-    words = ['add-site', name, tables[0], tmp_path / 'model', *tables[1:], '--site', 'mine']
+    words = ['add-site', 'ageing', tables[0], tmp_path / 'model', *tables[1:], '--site', 'mine']
     assert main([str(word) for word in words]) == 0
     model = TableModel.load(tmp_path / 'model')
     assert list(model.notes['AddedSites']) == ['mine']
-    assert model.notes['Imported'] == TableModel.load(name).notes['Imported']
+    assert model.notes['Imported'] == TableModel.load('ageing').notes['Imported']
 
 
 @pytest.mark.parametrize('name', OFFICIAL)
@@ -151,16 +141,6 @@ def test_the_verdict_says_what_r_indices_mean_and_what_is_missing(
     assert f'not described in the file; see {published.citation}' in verdict
     assert 'without intervals and centiles' in verdict
     assert 'cannot be assessed: the file does not describe the training sample' in verdict
-
-
-def test_the_card_has_licence_citation_and_meaning(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert main(['card', 'ageing', '-v']) == 0
-    card = capsys.readouterr().out
-    published = CHECKPOINTS_OF['ageing']
-    for text in (published.citation, 'CBICA', 'MIT', *published.patterns.values()):
-        assert text in card
-    assert 'None in controls' not in card
 
 
 def test_r_indices_of_the_ageing_model_keep_their_values_and_are_in_order(tmp_path, simulated):
