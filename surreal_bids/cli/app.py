@@ -191,7 +191,9 @@ def _show(config: AppConfig, survey: Survey) -> int:
     from surreal_bids.bids.survey import Problem
     from surreal_bids.cli.contents import without_bad_results
     from surreal_bids.cli.dry_run import summarise
+    from surreal_bids.cli.main import end_dry_run
     from surreal_bids.cli.plan import make_plan
+    from surreal_bids.text import counted
 
     log_cautions(survey.notes)
     if 'participant' not in config.analysis_levels:
@@ -204,6 +206,8 @@ def _show(config: AppConfig, survey: Survey) -> int:
     if wrong:
         plan = replace(plan, problems=[*plan.problems, Problem('group level', str(wrong))])
     sys.stdout.write(summarise(config, survey, plan))
+    sys.stdout.flush()
+    end_dry_run(counted(len(plan.problems), 'problem') if plan.problems else '')
     if wrong:
         return wrong.exit_code
     return 1 if plan.problems else 0

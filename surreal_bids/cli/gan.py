@@ -17,6 +17,7 @@ from surreal_bids.cautions import describe_cautions, log_cautions
 from surreal_bids.cli.gan_parser import build_parser
 from surreal_bids.cli.main import (
     QUIET,
+    end_dry_run,
     run_command,
     set_up_logging,
     summarise,
@@ -141,6 +142,10 @@ def run_fit(arguments: argparse.Namespace) -> int:
         data = prepare(cohort)
         require_trainable(data, training)
         folds = prepare_folds(cohort, training)
+    if arguments.dry_run:
+        end_dry_run()
+        return 0
+    sys.stderr.write(describe_cautions(cohort.warnings))
     cohort = with_logged(cohort)
     with sole_use(MODEL, out), _naming_table(arguments):
         require_free_folder(out, arguments.overwrite)

@@ -53,6 +53,12 @@ def _add_fit(commands: Any) -> None:
     _add_tables(parser)
     _add_path(parser, '--out', 'MODEL', 'folder to write the model to')
     _add_overwrite(parser, 'replace the model in MODEL')
+    parser.add_argument(
+        '--dry-run',
+        action='store_true',
+        help='read and check the tables, show what each column was taken for and who is excluded, '
+        'and stop before training',
+    )
     add_sections(parser, {title: SECTIONS[title] for title in (GROUPS, VOLUMES, TRAINING)})
 
 

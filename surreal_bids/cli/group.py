@@ -26,7 +26,7 @@ from surreal_bids.bids.outputs import group_outputs, output_path, start_dataset
 from surreal_bids.bids.survey import check_output_folder, check_work_folder
 from surreal_bids.cautions import PARTICIPANTS, Caution, log_cautions
 from surreal_bids.cli.execution import Crash, run_workflow
-from surreal_bids.cli.main import summarise, usable_cores
+from surreal_bids.cli.main import end_dry_run, summarise, usable_cores
 from surreal_bids.cli.options import config_to_toml, write_config
 from surreal_bids.cli.plan import steps_dir
 from surreal_bids.cohort.cohort import Cohort, check_participants, read_cohort, with_logged
@@ -139,7 +139,7 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
     folder = _folder(config, analysed)
     _warn_of_replaced(config)
     if config.dry_run:
-        sys.stdout.write('Dry run: the group level can run. Nothing was written.\n')
+        end_dry_run()
         return 0
     with sole_use('the group level', config.output_dir, config.work_dir):
         failures = _run(config, analysed, source, folder)

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn, TypeVar
 
 from surreal_bids import __version__
-from surreal_bids.cautions import CHECK_LIST, describe_cautions, is_caution
+from surreal_bids.cautions import CHECK_LIST, describe_cautions, is_caution, unite
 from surreal_bids.exceptions import SurrealError, UsageError
 from surreal_bids.files import system_error
 from surreal_bids.parallel import stop_server
 from surreal_bids.progress import PROGRESS
+from surreal_bids.text import counted
 
 LOGGER = logging.getLogger(__name__)
 
@@ -60,6 +61,23 @@ def run_command(function: Callable[[Arguments], int | None], arguments: Argument
     if cautions := CHECK_LIST.take():
         sys.stderr.write(f'\n{describe_cautions(cautions)}\n')
     return code
+
+
+def end_dry_run(why_not: str = '') -> None:
+    """Show what to check; the last line is the verdict.
+
+    Parameters
+    ----------
+    why_not
+        Why the command cannot run; empty: it can.
+    """
+    cautions = list(unite(CHECK_LIST.take()))
+    if cautions:
+        sys.stderr.write(f'\n{describe_cautions(cautions)}\n')
+        sys.stderr.flush()
+    verdict = f'ready, with {counted(len(cautions), "thing")} to check' if cautions else 'ready'
+    verdict = f'cannot run: {why_not}' if why_not else verdict
+    sys.stdout.write(f'Dry run: {verdict}. Nothing was written.\n')
 
 
 def _report(error: Exception) -> int:

@@ -36,7 +36,7 @@ def path_of(text: str) -> Path:
     """Return the path of an argument; an empty one would mean the current folder."""
     if problem := text_problem(text):
         raise argparse.ArgumentTypeError(f'expected {problem}')
-    return Path(text)
+    return Path(text).expanduser()
 
 
 def add_sections(parser: argparse.ArgumentParser, sections: Mapping[str, str | None]) -> None:

@@ -438,3 +438,19 @@ def test_simulated_patterns_are_found_in_a_muse_table(tmp_path):
     patients = fitted['group'] == 'PT'
     truth = simulated.severities.set_index('participant_id').loc[fitted.index[patients]]
     assert pattern_c_index(fitted.loc[patients, ['r1', 'r2', 'r3']], truth) > 0.8
+
+
+def test_a_dry_run_ends_with_a_verdict(tmp_path, capsys):
+    study = make_study()
+    volumes, people = study.write(tmp_path)
+    given = ('fit', volumes, '--participants', people, '--out', tmp_path / 'model', '--dry-run')
+    assert run(*given) == 0
+    shown = capsys.readouterr()
+    assert 'Corrected for: age (age), sex (sex)' in shown.out
+    assert shown.out.endswith('Dry run: ready, with 1 thing to check. Nothing was written.\n')
+    assert 'icv is hardly related to the volumes' in shown.err
+    assert not (tmp_path / 'model').exists()
+    study.people['age'] *= 12
+    study.write(tmp_path)
+    assert run(*given) == 65
+    assert 'like months' in capsys.readouterr().err.splitlines()[-1]

@@ -1,0 +1,180 @@
+"""Each check of the list, by damage to a sound study; and that sound studies pass."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from surreal_bids.cohort.checks import CHECKS, describe_checks
+from surreal_bids.cohort.cohort import read_cohort
+from surreal_bids.config import CohortOptions
+from surreal_bids.exceptions import DataError
+from surreal_bids.simulation.tables import simulate_table
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def study(seed=0, n_cn=40, n_pt=40):
+    simulated = simulate_table('basic', n_cn=n_cn, n_pt=n_pt, seed=seed)
+    ids = 'participant_id'
+    people = simulated.participants.set_index(ids).assign(site='A')
+    return simulated.volumes.set_index(ids).iloc[:, :40], people
+
+
+def read(folder, volumes, people, **options):
+    volumes.to_csv(folder / 'volumes.tsv', sep='\t', na_rep='n/a')
+    people.to_csv(folder / 'people.tsv', sep='\t', na_rep='n/a')
+    return read_cohort(folder / 'volumes.tsv', folder / 'people.tsv', CohortOptions(**options))
+
+
+def put(table, column, value, rows=slice(3, 4)):
+    table = table.astype({column: object})
+    table.iloc[rows, table.columns.get_loc(column)] = value
+    return table
+
+
+def scaled(table, factor, rows):
+    table = table.copy()
+    table.iloc[rows] *= factor
+    return table
+
+
+def close_copy(v, p, sd=0.005):
+    noise = np.random.default_rng(0).normal(1, sd, v.shape[1])
+    return pd.concat([v[:3], v[2:3].set_axis(v.index[3:4]) * noise, v[4:]]), p
+
+
+STOPS = {
+    'negative': (lambda v, p: (put(v, v.columns[0], -5.0), p), r' is -5; use volumes as measured'),
+    'cm3': (lambda v, p: (v / 1000, p), 'about 1,000 times smaller than expected'),
+    'half in cm3': (lambda v, p: (scaled(v, 1e-3, slice(0, 40)), p), 'than those of others'),
+    'one region in cm3': (
+        lambda v, p: (v.assign(**{v.columns[0]: v.iloc[:, 0] / 1000}), p), 'other regions suggest'),
+    'icv in cm3': (lambda v, p: (v, p.assign(icv=p['icv'] / 1000)), 'icv has a median of'),
+    'months': (lambda v, p: (v, p.assign(age=p['age'] * 12)), 'like months'),
+    'birth years': (lambda v, p: (v, p.assign(age=1950 + p['age'] % 9)), 'like birth years'),
+    'centred ages': (lambda v, p: (v, p.assign(age=p['age'] - 70)), 'like centred ages'),
+    'age in text': (lambda v, p: (v, put(p, 'age', 'seventy')), 'has "seventy"'),
+    'volume in text': (lambda v, p: (put(v, v.columns[0], 'big'), p), 'has "big"'),
+    'third sex code': (lambda v, p: (v, p.assign(sex=np.arange(80) % 3)), 'holds 0, 1, 2'),
+    'a site per person': (lambda v, p: (v, p.assign(site=list(p.index))), '80 levels among 80'),
+    'one site in two ways': (
+        lambda v, p: (v, p.assign(site=['A', 'a '] * 40)), r'A = a|a = A'),
+    'most ages missing': (
+        lambda v, p: (v, put(p, 'age', None, slice(0, 30))), '10 controls left of 40.*age is miss'),
+    'other ids': (lambda v, p: (v.rename(str.upper), p), 'differ in case, zeros or punctuation'),
+    'small sites': (
+        lambda v, p: (v, p.assign(site=[f's{k % 20}' for k in range(80)])),
+        r'site s0 has 2 controls.*--site-column none'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize('name', STOPS)
+def test_what_cannot_be_stops(tmp_path, name):
+    damage, message = STOPS[name]
+    with pytest.raises(DataError, match=rf'(?s){message}'):
+        read(tmp_path, *damage(*study()))
+
+
+def test_a_covariate_that_equals_the_group_stops(tmp_path):
+    volumes, people = study()
+    people['drug'] = people['diagnosis'].map({'CN': 'none taken', 'PT': 'some'})
+    with pytest.raises(DataError, match='drug has other values in controls than in patients'):
+        read(tmp_path, volumes, people, covariates=('age', 'drug'))
+    with pytest.raises(DataError, match='icv is the same in all visits'):
+        read(tmp_path, volumes, people.assign(icv=1.4e6), icv_column='icv')
+
+
+EXCLUDED = {
+    'missing age': (lambda v, p: (v, put(p, 'age', None)), 'age is missing'),
+    'age 999': (lambda v, p: (v, put(p, 'age', 999)), 'age is 999, far from'),
+    'age -9': (lambda v, p: (v, put(p, 'age', -9)), 'age is -9'),
+    'small head': (lambda v, p: (v, put(p, 'icv', 1e5)), 'icv is 100000, far'),
+    'missing volume': (lambda v, p: (put(v, v.columns[1], None), p), 'no volume of'),
+    'empty region': (lambda v, p: (put(v, v.columns[1], 0.0), p), 'no volume of'),
+    'copy': (lambda v, p: close_copy(v, p, 0.0), 'the same volumes'),
+    'far volume': (lambda v, p: (put(v, v.columns[1], v.iloc[3, 1] / 50), p), 'in others; check'),
+    'wrong mask': (lambda v, p: (scaled(v, 2.0, slice(3, 4)), p), 'of the regions are outlying'),
+    'no row': (lambda v, p: (v, p.drop(p.index[3])), 'no row in people.tsv'),
+    'no volumes': (lambda v, p: (v.drop(v.index[3]), p), 'not in .*volumes.tsv'),
+    'lone site': (lambda v, p: (v, put(p, 'site', 'B')), 'site B has 1 control'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize('name', EXCLUDED)
+def test_who_cannot_be_used_is_excluded(tmp_path, name):
+    volumes, people = study()
+    people['site'] = ['A', 'C'] * 40
+    damage, reason = EXCLUDED[name]
+    cohort = read(tmp_path, *damage(volumes, people))
+    assert list(cohort.exclusions.index) == [people.index[3]]
+    assert cohort.exclusions['reason'].str.contains(reason).all()
+    assert len(cohort) == 79
+
+
+WARNED = {
+    'permuted head sizes': (
+        lambda v, p: (v, p.assign(icv=np.random.default_rng(1).permutation(p['icv']))),
+        'icv is hardly related'),
+    'exchanged sexes': (
+        lambda v, p: (v, p.assign(sex=p['sex'].map({'F': 'M', 'M': 'F'}))), 'women have larger'),
+    'close copy': (close_copy, 'Almost the same volumes'),
+    'older patients': (
+        lambda v, p: (v, p.assign(age=p['age'] + 40 * (p['diagnosis'] == 'PT') - 20)),
+        'beyond the age range of controls'),
+    'constant region': (lambda v, p: (v.assign(**{v.columns[0]: 800.0}), p), 'the same in all'),
+    'foreign region': (
+        lambda v, p: (v.assign(thalamus_x=v.iloc[:, 2]), p), 'thalamus_x .no region of the atlas'),
+    'few controls': (lambda v, p: (v[20:], p[20:]), 'Few controls: 20'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize('name', WARNED)
+def test_what_is_unlikely_warns(tmp_path, name):
+    damage, message = WARNED[name]
+    cohort = read(tmp_path, *damage(*study()))
+    assert pd.Series([each.found for each in cohort.warnings]).str.contains(message).any()
+    assert cohort.exclusions.empty
+
+
+@pytest.mark.parametrize('share', [0.7, 0.85, 0.97])
+def test_sound_studies_pass(tmp_path, share):
+    """Whatever share of the head regions fill."""
+    for seed in range(3):
+        volumes, people = study(seed, 60, 60)
+        people['icv'] = people['icv'] * (volumes.sum(axis=1) / people['icv']).median() / share
+        people['icv'] *= 1.4e6 / people['icv'].median()
+        cohort = read(tmp_path, volumes, people)
+        assert cohort.exclusions.empty
+        assert [each.found for each in cohort.warnings] == []
+
+
+def test_z_scores_are_accepted_as_given(tmp_path):
+    volumes, people = study()
+    scores = (volumes - volumes.mean()) / volumes.std()
+    cohort = read(tmp_path, scores, people, covariates=('none',), icv='none')
+    assert cohort.wanted.are_z_scores
+    assert len(cohort) == 80
+
+
+def test_thickness_is_not_corrected_for_head_size(tmp_path):
+    volumes, people = study()
+    thick = volumes.set_axis([f'lh_area{k}_thickness' for k in range(40)], axis=1) / 1000
+    cohort = read(tmp_path, thick, people)
+    assert cohort.options.icv == 'none'
+    assert cohort.wanted.noun == 'thicknesses'
+
+
+def test_one_sided_names_stay_two_sided(tmp_path):
+    volumes, people = study()
+    names = [f'{tissue}_{side}' for tissue in ('Cortex', 'WM', 'GM') for side in 'LR']
+    own = volumes.iloc[:, :6].set_axis(names, axis=1)
+    assert read(tmp_path, own, people).wanted.names == names
+
+
+def test_the_documentation_prints_the_checks():
+    text = (ROOT / 'docs' / 'tables.md').read_text()
+    rows = [f'| {found} | {severity} | {remedy} |' for found, severity, remedy in describe_checks()]
+    assert '\n'.join(rows) in text
+    assert len({check.find for check in CHECKS}) == len(CHECKS)
