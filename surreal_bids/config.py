@@ -268,7 +268,7 @@ class AppConfig(CohortOptions, TrainingOptions):
         'built-in one, namely freesurfer or fastsurfer (a SUBJECTS_DIR), synthseg '
         '(*_synthseg.nii.gz), dlmuse, or *_dseg.nii.gz with a table of labels (from several, the '
         'one with desc-NAME). Without NAME=, the kind of folder is detected. Missing results are '
-        'computed. mriqc=PATH: the metrics of group_T1w.tsv, compared at the group level',
+        'computed',
         metavar='NAME=PATH',
         aliases=('-d',),
     )

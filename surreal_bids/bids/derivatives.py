@@ -77,9 +77,6 @@ PROGRAMS = {
 }
 """Programs by the names of their folders; other names are those of segmentations."""
 
-MRIQC, MRIQC_TABLE = 'mriqc', 'group_T1w.tsv'
-"""Name of the folder with outputs of MRIQC, and its table of the quality of all T1w images."""
-
 ACQUISITION = ('acq', 'ce', 'rec', 'echo', 'inv', 'chunk')
 """Entities of the kind of T1w image; images of different kinds must not be averaged."""
 
@@ -126,31 +123,6 @@ def derivative_folders(config: AppConfig) -> dict[str, Path]:
             raise UsageError(f'--derivatives {text}: {name} is given twice; use another name')
         folders[name] = _inner(name, path.absolute())
     return folders
-
-
-def reused_folders(config: AppConfig) -> dict[str, Path]:
-    """Return the folders of `--derivatives` whose results replace a computation."""
-    return {name: path for name, path in derivative_folders(config).items() if name != MRIQC}
-
-
-def mriqc_table(config: AppConfig) -> Path | None:
-    """Return the table of MRIQC in `--derivatives`; None if its folder was not given.
-
-    Raises
-    ------
-    DataError
-        The folder has no such table.
-    """
-    folder = derivative_folders(config).get(MRIQC)
-    if folder is None:
-        return None
-    path = folder / MRIQC_TABLE
-    if not path.is_file():
-        raise DataError(
-            f'--derivatives {MRIQC}={folder}: no {MRIQC_TABLE}; run the group level of MRIQC, or '
-            'correct the path'
-        )
-    return path
 
 
 def _split(text: str) -> tuple[str, Path]:
@@ -210,7 +182,7 @@ def segmentation_label(config: AppConfig) -> str:
     It is the name of the segmentation in `--derivatives`, or else the name of the atlas.
     """
     others = (*ANATOMY, LESIONS)
-    names = [name for name in reused_folders(config) if name not in others]
+    names = [name for name in derivative_folders(config) if name not in others]
     if len(names) > 1:
         raise UsageError(f'--derivatives: {" and ".join(names)} are segmentations; give only one')
     if names and not is_label(names[0]):

@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from surreal_bids import __version__
-from surreal_bids.analysis.image_quality import doubts_of_mriqc
 from surreal_bids.analysis.maps import MappedCohort, ravens_files
 from surreal_bids.analysis.outputs import summarise_cohort
-from surreal_bids.bids.derivatives import mriqc_table, segmentation_label
+from surreal_bids.bids.derivatives import segmentation_label
 from surreal_bids.bids.layout import read_description
 from surreal_bids.bids.outputs import group_outputs, output_path, start_dataset
 from surreal_bids.bids.survey import check_output_folder, check_work_folder
@@ -117,10 +116,6 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
     _require_inputs_kept(config)
     model = None if config.model is None else TableModel.load(config.model)
     cohort = _read_cohort(config, model, expected)
-    mriqc = mriqc_table(config)
-    if mriqc is not None:
-        doubts = doubts_of_mriqc(mriqc, cohort, config.output_dir)
-        cohort = replace(cohort, warnings=(*cohort.warnings, *doubts))
     log_cautions(cohort.warnings)
     summarise(summarise_cohort(cohort.of_participants(config.participant_label)))
     if model is None:
@@ -202,8 +197,8 @@ def check_group_tables(config: AppConfig) -> None:
         None if config.model is None else TableModel.load(config.model).preprocessing.requirements
     )
     participants = _find_participants(config)
-    for table in filter(None, (config.exclude, mriqc_table(config))):
-        read_table(table)
+    if config.exclude is not None:
+        read_table(config.exclude)
     if config.roi_table is None:
         counts = check_participants(participants, config, needs)
     else:
@@ -412,9 +407,6 @@ def make_workflow(
         'again': config.reports_only,
         'adapted': config.model is None or cohort.has_enough_controls,
     }
-    mriqc = mriqc_table(config)
-    if mriqc is not None:
-        analysis['mriqc_table'] = os.fspath(mriqc)
     if config.model is not None:
         individuals['model'] = model_name(config.model)
     if cohort.wanted.atlas is not None:

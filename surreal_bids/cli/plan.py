@@ -18,8 +18,8 @@ from surreal_bids.bids.derivatives import (
     LESIONS,
     Reusable,
     atlas_label,
+    derivative_folders,
     find_reusable,
-    reused_folders,
 )
 from surreal_bids.bids.layout import T1wImage
 from surreal_bids.bids.outputs import (
@@ -121,7 +121,7 @@ def make_plan(config: AppConfig, survey: Survey) -> Plan:
 def _plan_jobs(
     config: AppConfig, identity: Mapping[str, Any], images: Iterable[T1wImage]
 ) -> tuple[list[Job], list[Problem]]:
-    folders = reused_folders(config)
+    folders = derivative_folders(config)
     jobs, problems = [], []
     for image in images:
         try:
@@ -148,7 +148,7 @@ def reuse_counts(config: AppConfig, jobs: Sequence[Job]) -> dict[tuple[str, str]
     """Count the images for which each result of each program was found."""
     return {
         (name, result): sum(job.reusable.found_in(name)[result] for job in jobs)
-        for name in reused_folders(config)
+        for name in derivative_folders(config)
         for result in Reusable().found_in(name)
     }
 
@@ -372,7 +372,7 @@ def make_workflow(config: AppConfig, study: Study, job: Job) -> Workflow:
 def provenance_of(config: AppConfig, study: Study, job: Job) -> Provenance:
     """Return the sources of the outputs of a job as BIDS URIs."""
     reusable = job.reusable
-    folders = {'raw': config.bids_dir.absolute(), **reused_folders(config)}
+    folders = {'raw': config.bids_dir.absolute(), **derivative_folders(config)}
 
     def uri(path: Path, name: str) -> str:
         return f'bids:{name}:{path.relative_to(folders[name]).as_posix()}'

@@ -118,7 +118,6 @@ class _AnalyseGroupInput(BaseInterfaceInputSpec):
     methods = traits.Dict(mandatory=True, desc='what was asked for, for the methods text')
     labels = traits.List(traits.Str(), desc='participants to analyse; none: everyone')
     has_norms = traits.Bool(False, usedefault=True, desc='volumes are of the built-in network')
-    mriqc_table = File(exists=True, desc='quality of all images, by MRIQC')
     has_regions = traits.Bool(False, usedefault=True, desc='features are MUSE regions')
     n_threads = traits.Int(1, usedefault=True, nohash=True, desc='images read at once')
 
@@ -151,8 +150,7 @@ class AnalyseGroup(Step):
 
         inputs, root = self.inputs, Path(self.inputs.output_dir)
         found = self._analyse()
-        mriqc = Path(inputs.mriqc_table) if isdefined(inputs.mriqc_table) else None
-        images = read_image_quality(root, found.cohort, mriqc)
+        images = read_image_quality(root, found.cohort)
         found = replace(
             found,
             z_norms=from_norms(found.scored) if inputs.has_norms else None,

@@ -12,14 +12,11 @@ from surreal_bids.analysis.image_quality import (
     METRICS,
     OUTLIERS,
     OUTLYING,
-    doubts_of_mriqc,
     outlier_scores,
     read_image_quality,
-    read_mriqc,
 )
 from surreal_bids.analysis.outputs import describe_table
-from surreal_bids.bids.outputs import output_path, sidecar_path
-from surreal_bids.exceptions import DataError
+from surreal_bids.bids.outputs import output_path
 from surreal_bids.files import write_json
 from tests.analysis.group_study import read_study
 
@@ -155,62 +152,3 @@ def test_names_that_are_no_labels_have_no_images(tmp_path, name, session):
 
 def test_cohort_without_images_has_no_table(tmp_path, cohort):
     assert read_image_quality(tmp_path, cohort) is None
-
-
-def write_mriqc(folder, cohort, **changed):
-    """Write a table of MRIQC; `changed` are values of the cjv of participants."""
-    names = cohort.measured['participant_id']
-    rng = np.random.default_rng(0)
-    table = pd.DataFrame({'bids_name': names + '_T1w', 'cjv': rng.normal(0.4, 0.02, len(names))})
-    table = table.assign(fber=-1.0, size_x=256).set_index(names.to_numpy())
-    for name, value in changed.items():
-        table.loc[name.replace('_', '-'), 'cjv'] = value
-    path = folder / 'group_T1w.tsv'
-    table.sample(frac=1, random_state=0).to_csv(path, sep='\t', index=False)
-    return path
-
-
-def test_metrics_of_mriqc_are_added_and_compared(cohort, tmp_path):
-    path = write_mriqc(tmp_path, cohort, sub_007=0.9)
-    quality = read_image_quality(tmp_path, cohort, path)
-    added = [name for name in quality.table if name.startswith('mriqc_')]
-    assert added == ['mriqc_cjv', 'mriqc_fber']
-    found = quality.table.set_index('participant_id')
-    assert found.loc['sub-007', 'mriqc_cjv'] == 0.9
-    assert found['mriqc_fber'].isna().all()
-    assert found['outliers'].dropna().to_dict() == {'sub-007': 'mriqc_cjv'}
-    assert set(describe_table('image_quality', quality.table)) == set(quality.table)
-    assert doubts_of_mriqc(path, cohort, tmp_path) == []
-
-
-def test_metrics_are_those_of_the_processed_image(tmp_path):
-    visits = pd.DataFrame(
-        {'participant_id': ['sub-1', 'sub-1', '2', '3'], 'session_id': ['a', 'ses-b', None, None]}
-    )
-    rows = {
-        'sub-1_ses-b_run-10_T1w': 9,
-        'sub-1_ses-b_run-2_T1w': 2,
-        'sub-1_ses-a_T1w': 1,
-        'sub-2_T1w': 'inf',
-        'sub-3_run-1_T1w': 4,
-        'sub-3_run-2_T1w': 5,
-    }
-    path = tmp_path / 'group_T1w.tsv'
-    pd.DataFrame({'bids_name': list(rows), 'efc': list(rows.values())}).to_csv(path, sep='\t')
-    image = output_path(tmp_path, 't1w', participant='1', session='b')
-    source = 'bids:raw:sub-1/ses-b/anat/sub-1_ses-b_run-2_T1w.nii.gz'
-    write_json(sidecar_path(image), {'Sources': [source]})
-    found = read_mriqc(path, visits, tmp_path)['mriqc_efc']
-    np.testing.assert_array_equal(found, [1, 2, np.nan, np.nan])
-    (caution,) = doubts_of_mriqc(path, SimpleNamespace(measured=visits), tmp_path)
-    assert 'no row of 1 of the 4 images; 1 of them have several rows' in caution.found
-
-
-def test_a_table_of_others_is_a_warning_and_another_table_an_error(cohort, tmp_path):
-    path = write_mriqc(tmp_path, cohort)
-    path.write_text(path.read_text().replace('sub-', 'sub-x'))
-    (caution,) = doubts_of_mriqc(path, cohort, tmp_path)
-    assert f'no row of any of the {len(cohort.measured)} images' in caution.found
-    path.write_text('bids_name\tage\nsub-001_T1w\t3\n')
-    with pytest.raises(DataError, match='no column bids_name or no metric such as cjv'):
-        read_mriqc(path, cohort.measured, tmp_path)

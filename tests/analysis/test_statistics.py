@@ -51,8 +51,9 @@ class NoPattern:
         return {}, {'Selected': {'agreement': None}}
 
 
-def analysis(cohort, **known) -> Analysis:
-    model = TableModel(prepare(cohort).preprocessing, NoPattern(), ('r1', 'r2'))
+def analysis(cohort, trained_on=None, **known) -> Analysis:
+    steps = prepare(cohort if trained_on is None else trained_on).preprocessing
+    model = TableModel(steps, NoPattern(), ('r1', 'r2'))
     results = indices(cohort).assign(status='complete')
     return Analysis(cohort=cohort, model=model, results=results, **known)
 
@@ -61,7 +62,9 @@ def test_in_sample_there_is_no_area(tmp_path):
     cohort = read(tmp_path, make_study())
     assert analysis(cohort).separation.empty
     assert analysis(cohort, trained_here=False).separation.empty
-    assert len(analysis(cohort, trained_here=False, adapted=False).separation) == 3
+    assert analysis(cohort, trained_here=False, adapted=False).separation.empty
+    others = cohort.select(np.arange(len(cohort)) % 5 > 0)
+    assert len(analysis(cohort, others, trained_here=False, adapted=False).separation) == 3
 
 
 @pytest.mark.parametrize('adapted', [True, False])

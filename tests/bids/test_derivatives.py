@@ -1,4 +1,3 @@
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,6 @@ from surreal_bids.bids.derivatives import (
     Reusable,
     derivative_folders,
     find_reusable,
-    mriqc_table,
-    reused_folders,
     segmentation_label,
 )
 from surreal_bids.bids.layout import T1wImage, _describe
@@ -322,17 +319,6 @@ def test_segmentations_of_nichart_are_found_without_renaming(tmp_path, choice):
     _touch(folder, '2-1_T1_DLMUSE.nii.gz', 'A3_1_T1_DLMUSE.nii.gz')
     for other in ('IXI012', '11', '21', 'A31', 'A3'):
         assert find_reusable(folders, _image(participant=other), TEMPLATE).dseg is None
-
-
-def test_mriqc_is_no_segmentation(tmp_path):
-    config = AppConfig(Path('in'), Path('out'), (), derivatives=(f'mriqc={tmp_path}',))
-    assert segmentation_label(config) == 'network'
-    assert (list(derivative_folders(config)), reused_folders(config)) == (['mriqc'], {})
-    with pytest.raises(DataError, match='run the group level of MRIQC'):
-        mriqc_table(config)
-    (tmp_path / 'group_T1w.tsv').touch()
-    assert mriqc_table(config) == tmp_path / 'group_T1w.tsv'
-    assert mriqc_table(replace(config, derivatives=())) is None
 
 
 LESION_NAMES = {
