@@ -17,6 +17,7 @@ from surreal_bids.cohort.visits import NAME
 from surreal_bids.names import GROUP_NAMES, PARTICIPANT, PATIENT, SESSION, column_of
 from surreal_bids.rindices.crossfit import HELD_OUT, CrossFit
 from surreal_bids.rindices.measurement_noise import (
+    REAL_ERRORS,
     Noise,
     noise_of_indices,
     widening_between_sites,
@@ -291,12 +292,12 @@ def limit_in_sd(n_measures: int, df: NDArray[np.float64]) -> NDArray[np.float64]
 
     Of independent measures without a change, one or more exceeds it in `FALSE_ALARMS` of the cases
     (Sidak). That noise is known from few people only, with `df` degrees of freedom, makes it
-    larger, as Student's t tells.
+    larger, as Student's t tells; that real errors exceed it, by `REAL_ERRORS`.
     """
     if n_measures == 0:
         return np.full_like(df, np.nan)
     of_each = 1 - (1 - FALSE_ALARMS) ** (1 / n_measures)
-    return np.asarray(stats.t.isf(of_each / 2, df))
+    return np.asarray(REAL_ERRORS * stats.t.isf(of_each / 2, df))
 
 
 def compare_groups_over_time(
