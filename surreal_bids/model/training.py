@@ -753,7 +753,7 @@ class Training:
 
     def _stop_settled(self, r_ENM: Floats, settled: float) -> None:
         """Members end when their R-indices hardly change from one evaluation to the next."""
-        settled_E = _correlations(self.seen, r_ENM).min(axis=1) >= settled
+        settled_E = np.asarray(_correlations(self.seen, r_ENM).min(axis=1) >= settled)
         self.seen = r_ENM
         if self.progress.iteration <= self.held + self.evaluate_every // 2:
             settled_E[:] = False
