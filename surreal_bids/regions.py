@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.exceptions import DataError
 from surreal_bids.names import letters_of
 from surreal_bids.text import list_briefly
 
@@ -378,7 +378,12 @@ def _muse72() -> tuple[Feature, ...]:
     return (*midline, *paired)
 
 
-FEATURE_SETS = {'muse72': _muse72}
+def _muse139() -> tuple[Feature, ...]:
+    names = region_names()
+    return tuple(Feature(names[index], (index,)) for index in muse_indices())
+
+
+FEATURE_SETS = {'muse72': _muse72, 'muse139': _muse139}
 """Named feature sets; ``muse72`` has the inputs of the authors' checkpoints, in their order."""
 
 
@@ -389,10 +394,9 @@ def feature_set(name: str) -> tuple[Feature, ...]:
     ----------
     name
         ``'muse72'``: the five midline regions 35, 71, 72, 73 and 95, then the 67 sums of a left and
-        a right region, ordered by the smaller of their MUSE indices.
+        a right region, ordered by the smaller of their MUSE indices. ``'muse139'``: all single
+        regions but ventricles, by their indices.
     """
-    if name not in FEATURE_SETS:
-        raise UsageError(f'no feature set is called {name!r}; use {", ".join(FEATURE_SETS)}')
     return FEATURE_SETS[name]()
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surreal_bids.exceptions import DataError, UsageError
+from surreal_bids.exceptions import DataError
 from surreal_bids.regions import (
     FREESURFER_KINDS,
     MIDLINE,
@@ -164,11 +164,6 @@ def test_muse72_covers_each_region_once_in_the_documented_order():
     assert smaller == sorted(smaller)
     assert all(len(feature.indices) == 2 for feature in features[5:])
     assert len({feature.name for feature in features}) == 72
-
-
-def test_unknown_feature_set_lists_the_known_ones():
-    with pytest.raises(UsageError, match='muse72'):
-        feature_set('muse73')
 
 
 def single_regions(n_people: int) -> pd.DataFrame:

@@ -34,6 +34,7 @@ from surreal_bids.names import (
     role_of,
 )
 from surreal_bids.regions import (
+    FEATURE_SETS,
     Feature,
     FeatureList,
     build_features,
@@ -41,9 +42,7 @@ from surreal_bids.regions import (
     freesurfer_regions,
     is_total,
     is_ventricle,
-    muse_indices,
     recognise,
-    region_names,
     side_of,
 )
 from surreal_bids.tables import Table, VisitTable, find_column, prefix_errors, to_numbers
@@ -97,17 +96,12 @@ def column_features(columns: Iterable[str]) -> FeatureList:
 
 def named_features(name: str) -> FeatureList:
     """Look up `muse72` or `muse139`."""
-    if name == 'muse139':
-        regions = region_names()
-        features = tuple(Feature(regions[index], (index,)) for index in muse_indices())
-    else:
-        features = feature_set(name)
-    return FeatureList(name, features, VOLUME_UNIT)
+    return FeatureList(name, feature_set(name), VOLUME_UNIT)
 
 
 def listed_features(wanted: str) -> FeatureList:
     """Read the features of `--features`: a named set, or a text file with one name per line."""
-    if wanted in ('muse72', 'muse139'):
+    if wanted in FEATURE_SETS:
         return named_features(wanted)
     path = Path(wanted)
     try:
