@@ -715,7 +715,8 @@ class Training:
         """Record losses and agreement, and decide which members are done."""
         losses_EL = self._mean_losses()
         r_ENM = members_r_indices(self.stack.weights_now(), self.sample.pt[:MONITORED_PATIENTS])
-        diverged = ~(np.isfinite(losses_EL).all(axis=1) & np.isfinite(r_ENM).all(axis=(1, 2)))
+        finite = np.isfinite(losses_EL).all(axis=1) & np.isfinite(r_ENM).all(axis=(1, 2))
+        diverged = np.asarray(~finite)
         comparable = ~diverged & (np.ptp(r_ENM, axis=1) > 0).all(axis=1)
         for ortho, members in self.settings.items():
             if not diverged[members].all():
@@ -753,7 +754,7 @@ class Training:
 
     def _stop_settled(self, r_ENM: Floats, settled: float) -> None:
         """Members end when their R-indices hardly change from one evaluation to the next."""
-        settled_E = np.asarray(_correlations(self.seen, r_ENM).min(axis=1) >= settled)
+        settled_E = _correlations(self.seen, r_ENM).min(axis=1) >= settled
         self.seen = r_ENM
         if self.progress.iteration <= self.held + self.evaluate_every // 2:
             settled_E[:] = False
