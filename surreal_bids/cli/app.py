@@ -140,8 +140,6 @@ def run(arguments: Sequence[str]) -> int:
 def _run_levels(config: AppConfig, survey: Survey) -> int:
     """Run the requested levels on the images of a survey."""
     code = 0
-    if _is_pending(config, survey):
-        start_server()
     log_cautions(survey.notes)
     if 'participant' in config.analysis_levels:
         code = _run_participants(config, survey)
@@ -159,14 +157,6 @@ def _processes_images(config: AppConfig) -> bool:
     """Tell whether the options ask for images to be processed on this machine."""
     elsewhere = config.dry_run or config.reports_only or config.use_plugin
     return 'participant' in config.analysis_levels and not elsewhere
-
-
-def _is_pending(config: AppConfig, survey: Survey) -> bool:
-    """Tell, without reading images, whether some have to be processed on this machine."""
-    from surreal_bids.bids.outputs import record_path
-
-    done = (record_path(config.output_dir, image.visit).exists() for image in survey.images)
-    return _processes_images(config) and not all(done)
 
 
 def check_options(config: AppConfig) -> None:
@@ -189,10 +179,9 @@ def check_options(config: AppConfig) -> None:
 
 def _show(config: AppConfig, survey: Survey) -> int:
     from surreal_bids.bids.survey import Problem
-    from surreal_bids.cli.contents import without_bad_results
     from surreal_bids.cli.dry_run import summarise
     from surreal_bids.cli.main import end_dry_run
-    from surreal_bids.cli.plan import make_plan
+    from surreal_bids.cli.plan import make_plan, without_bad_results
     from surreal_bids.text import counted
 
     log_cautions(survey.notes)

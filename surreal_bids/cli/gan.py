@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +38,6 @@ from surreal_bids.exceptions import (
 )
 from surreal_bids.files import (
     is_unfinished,
-    read_file,
     refuse_inputs,
     replacing,
     sole_use,
@@ -169,12 +167,12 @@ def _report_finished(folder: Path, made_from: str) -> int:
     """Say that a model is there already, if it was made from the same inputs."""
     from surreal_bids.rindices.model import TableModel
 
-    if _own_card(folder).get(MADE_FROM) != made_from:
+    model = TableModel.load(folder)  # An error if it is damaged.
+    if model.notes.get(MADE_FROM) != made_from:
         raise OutputError(
             f'{folder}: holds a model that was made from other inputs, with other options or by '
             'another version; choose another folder or use --overwrite'
         )
-    TableModel.load(folder)  # An error if it is damaged.
     sys.stdout.write(
         f'The model is in {folder} already, made from the same inputs with the same options. '
         'Nothing was done; --overwrite trains it again.\n'
@@ -214,15 +212,6 @@ def _outputs(folder: Path) -> list[Path]:
     """List the outputs of earlier commands in the folder of a model."""
     own = [folder / name for name in OWN_FILES if name not in (CARD, CHECKPOINTS)]
     return [*own, *_report_files(folder / REPORT)]
-
-
-def _own_card(folder: Path) -> dict[str, Any]:
-    """Read the card of a model; empty if this program has not written it."""
-    try:
-        card = dict(json.loads(read_file(folder / CARD)))
-        return card if card['GeneratedBy']['Name'] == 'surreal_bids' else {}
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        return {}
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from surreal_bids import __version__
 from surreal_bids.analysis.maps import MappedCohort, ravens_files
@@ -54,7 +54,6 @@ from surreal_bids.rindices.crossfit import (
 )
 from surreal_bids.rindices.model import (
     TableModel,
-    TrainingData,
     prepare,
     require_trainable,
 )
@@ -119,7 +118,7 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
     log_cautions(cohort.warnings)
     summarise(summarise_cohort(cohort.of_participants(config.participant_label)))
     if model is None:
-        source: TableModel | TrainingPlan = _plan_training(config, cohort)
+        source: TableModel | int = _plan_training(config, cohort)
     elif cohort.has_enough_controls:
         adapted, cohort = adapt_to_controls(model, cohort)
         source = note_site_errors(adapted, cohort)
@@ -197,8 +196,8 @@ def check_group_tables(config: AppConfig) -> None:
         None if config.model is None else TableModel.load(config.model).preprocessing.requirements
     )
     participants = _find_participants(config)
-    if config.exclude is not None:
-        read_table(config.exclude)
+    for table in filter(None, (config.exclude, *config.phenotype)):
+        read_table(table)
     if config.roi_table is None:
         counts = check_participants(participants, config, needs)
     else:
@@ -258,27 +257,12 @@ def _require_inputs_kept(config: AppConfig) -> None:
             )
 
 
-class TrainingPlan(NamedTuple):
-    """What will be trained, after it was checked that it can be.
-
-    Attributes
-    ----------
-    data
-        What the model of all participants is trained on.
-    n_folds
-        How many folds are trained after it.
-    """
-
-    data: TrainingData
-    n_folds: int
-
-
-def _plan_training(config: AppConfig, cohort: Cohort) -> TrainingPlan:
+def _plan_training(config: AppConfig, cohort: Cohort) -> int:
     """Fit preprocessing to all participants, without each fold as a check."""
     data, options = prepare(cohort), training_options(config)
     require_trainable(data, options)
     folds = prepare_folds(cohort, options)
-    return TrainingPlan(data, 0 if folds is None else folds.count)
+    return 0 if folds is None else folds.count
 
 
 def _warn_of_replaced(config: AppConfig) -> None:
@@ -330,7 +314,7 @@ def _folder(config: AppConfig, cohort: Cohort) -> Path:
 
 
 def _run(
-    config: AppConfig, cohort: Cohort, source: TableModel | TrainingPlan, folder: Path
+    config: AppConfig, cohort: Cohort, source: TableModel | int, folder: Path
 ) -> dict[str, str]:
     """Write what the steps need, and run them; outputs of earlier runs are deleted.
 
@@ -364,7 +348,7 @@ def make_workflow(
     config: AppConfig,
     folder: Path,
     cohort: Cohort,
-    source: TableModel | TrainingPlan,
+    source: TableModel | int,
     output_dir: Path,
 ) -> Any:
     """Build the graph that trains as planned, or applies a model.
@@ -378,7 +362,7 @@ def make_workflow(
     cohort
         The participants.
     source
-        What to train, or the model to apply.
+        Number of folds to train after the model, or the model to apply.
     output_dir
         The output folder.
     """
@@ -391,7 +375,7 @@ def make_workflow(
             cohort_dir=os.fspath(folder),
             options=options,
             checkpoint_dir=os.fspath(folder / 'checkpoints'),
-            n_folds=source.n_folds,
+            n_folds=source,
             n_threads=_training_threads(config),
         )
     analysis: dict[str, Any] = {

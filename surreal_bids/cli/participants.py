@@ -30,7 +30,6 @@ from surreal_bids.bids.outputs import (
 )
 from surreal_bids.bids.survey import Problem, Survey
 from surreal_bids.cautions import log_cautions
-from surreal_bids.cli.contents import without_bad_results
 from surreal_bids.cli.dry_run import estimate, lacking_space
 from surreal_bids.cli.execution import Crash, run_workflows, runs_here
 from surreal_bids.cli.options import config_to_toml, write_config
@@ -47,6 +46,7 @@ from surreal_bids.cli.plan import (
     prepare_study,
     steps_dir,
     why_not_done,
+    without_bad_results,
 )
 from surreal_bids.cohort.visits import dataset_order
 from surreal_bids.config import AppConfig

@@ -17,7 +17,7 @@ from tests.analysis.group_study import write_dataset
 from tests.interfaces import phantom
 from tests.shared_data import shared_data
 
-PEOPLE = 'participant_id\tage\tdiagnosis\nsub-01\t60\tCN\nsub-02\t70\tPT\nsub-03\t75\tn/a\n'
+PEOPLE = 'participant_id\tdiagnosis\nsub-01\tCN\nsub-02\tPT\nsub-03\tn/a\n'
 IMAGES = [
     'sub-01/anat/sub-01_run-1_T1w.nii.gz',
     'sub-01/anat/sub-01_run-2_T1w.nii.gz',
@@ -169,7 +169,7 @@ def test_problems_are_named_and_the_others_still_shown(check, dataset, tmp_path,
     code, _, err = check('--bids-filter-file', filters)
     assert code == 18
     assert 'no T1w image of 4 participants matches --bids-filter-file; change this' in err
-    monkeypatch.setattr('surreal_bids.cohort.grouping.MIN_PEOPLE', 10)
+    monkeypatch.setattr('surreal_bids.cohort.checks.MIN_PEOPLE', 10)
     code, out, _ = check(levels=['participant', 'group'])
     problems = out.partition('Problems:\n')[2].partition('\n\n')[0].splitlines()
     listed = [line.split(':')[0].strip() for line in problems]
@@ -190,13 +190,13 @@ def test_someone_who_is_not_in_the_table(check, dataset):
     ('options', 'expected', 'message'),
     [
         (['--participant-label', '7'], 18, 'there are: 01, 02'),
-        (['--session-label', '7'], 18, 'no session'),
+        (['--session-label', '7'], 18, '--session-label'),
         (['--bids-filter-file', 'none.json'], 2, 'none.json: No such file'),
         (['--model', 'nowhere'], 65, 'nowhere'),
         (['--phenotype', 'nowhere.tsv'], 65, 'nowhere.tsv'),
         (['--exclude', 'nowhere.tsv'], 65, 'nowhere.tsv'),
         (['--covariates', 'height'], 65, 'no column height; there are:'),
-        (['--control-label', 'HC'], 65, 'the value HC in column diagnosis; there are: CN, PT'),
+        (['--control-label', 'HC'], 65, 'column diagnosis has no value HC'),
         (['--use-plugin', 'nowhere.yml'], 2, 'nowhere.yml: No such file'),
         (['--segmentation', 'nowhere'], 65, 'nowhere: no such folder'),
         (['-d', 'dlmuse=nowhere'], 2, 'dlmuse=nowhere: no such folder'),

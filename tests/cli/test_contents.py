@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from surreal_bids.bids.survey import survey_dataset
-from surreal_bids.cli.contents import without_bad_results
-from surreal_bids.cli.plan import gaps, make_plan
+from surreal_bids.cli.plan import gaps, make_plan, without_bad_results
 from surreal_bids.config import AppConfig
 from surreal_bids.files import write_image
 from tests.bids.fmriprep_trees import IMAGES, write_json
