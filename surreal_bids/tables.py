@@ -294,7 +294,7 @@ def _with_points(path: Path, table: pd.DataFrame) -> pd.DataFrame:
                 f'{path}: column {name} has {cells[with_comma].iloc[0]}; use decimal points, and '
                 'no thousands separators'
             )
-        changed[name] = table[name].str.replace(',', '.', regex=False)
+        changed[str(name)] = table[name].str.replace(',', '.', regex=False)
     return table.assign(**changed)
 
 
@@ -467,7 +467,7 @@ def read_sessions(bids_dir: Path, participants: Iterable[str]) -> dict[Visit, di
                 'and labels of letters and digits'
             )
         for row, label in labels.items():
-            values = table.text.loc[row].drop([c for c in table.columns if c in (SESSION, '')])
+            values = table.text.loc[str(row)].drop([c for c in table.columns if c in (SESSION, '')])
             found[who, label] = values.dropna().to_dict()
     return found
 

@@ -159,7 +159,7 @@ def _is_category(cells: pd.Series, name: str) -> bool:
     known = cells.dropna()
     if means(name, 'age', 'icv'):
         return False
-    return to_numbers(known).isna().all() or any(map(PADDED.fullmatch, known))
+    return bool(to_numbers(known).isna().all()) or any(map(PADDED.fullmatch, known))
 
 
 def _numbers(people: Table, column: str, codes: Mapping[str, float]) -> pd.Series:
