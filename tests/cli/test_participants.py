@@ -292,7 +292,7 @@ def test_simulated_heads_from_start_to_end(heads, tmp_path, capsys):
     told = capsys.readouterr().out.splitlines()
     assert told[0].split() == ['Participant', 'Step', 'Reason']
     assert told[1].split()[:2] == ['sub-PT0001', 'check']
-    assert 'truncated or damaged' in told[1]
+    assert 'cannot be read as an image' in told[1]
     assert told[2].startswith('1 of 2 images done')
     assert not (out / 'sub-PT0001').exists()
     assert _validation_errors(out) == []

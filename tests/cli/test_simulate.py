@@ -215,7 +215,7 @@ def labels():
     """Labels of the template on a grid of 4 mm."""
     atlas = load_labels()
     affine = atlas.affine @ np.diag([4, 4, 4, 1])
-    shape = tuple(size // 4 for size in atlas.data.shape)
+    shape = tuple(size // 4 for size in atlas.shape)
     return nib.Nifti1Image(labels_at(atlas, affine, shape), affine)
 
 
