@@ -91,7 +91,7 @@ def tell(out: Path) -> None:
             network=network, set=head.rsplit('_', 1)[0] + ''.join(grown), head=head
         )
         rows.append(table)
-    everything, found, regions = pd.concat(rows), [], []
+    everything, found = pd.concat(rows), []
     for (network, kind), tables in everything.groupby(['network', 'set']):
         hand = 'oasis' in kind
         dice = pd.DataFrame({head: overlap(t, hand) for head, t in tables.groupby('head')})
@@ -115,10 +115,7 @@ def tell(out: Path) -> None:
         }
         print(json.dumps(figures))
         found.append(figures)
-        by_region = pd.DataFrame({'dice': dice.mean(axis=1), 'r': true.corrwith(volume)})
-        regions.append(by_region.round(3).reset_index().assign(network=network, heads=kind))
     write_results('network', found, *PACKAGES)
-    write_results('network_regions', pd.concat(regions), *PACKAGES)
 
 
 def main() -> None:

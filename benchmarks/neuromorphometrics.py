@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import map_coordinates
 
 from surreal_bids import __version__
-from surreal_bids.exceptions import DataError, OutputError
+from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image, write_json, write_text, write_tsv
 from surreal_bids.images import Image, like, load_image, same_grid
 from surreal_bids.imaging.atlas import (
@@ -57,9 +57,6 @@ RECORD_ENDING = '_dseg.json'
 COARSE_MM = 2.0
 """Voxels in which the template is registered, since lobes need no more: 6 s of one core."""
 
-CUBE_TOLERANCE = 0.01
-"""Edges of a voxel may differ by this share; distances to the nearest lobe are in voxels."""
-
 LICENCE = """\
 T1w images: OASIS project. Labels: provided by Neuromorphometrics, Inc. \
 (http://neuromorphometrics.com) under academic subscription; white matter divided by surreal_bids \
@@ -89,19 +86,11 @@ def convert_clone(clone: Path, folder: Path) -> Iterator[tuple[str, bool]]:
     ------
     DataError
         The clone lacks something, or its images do not fit together.
-    OutputError
-        The folder has other atlases.
     """
     names = _names(clone)
     licence = clone / LICENCE_FILE
     if not licence.is_file():
         raise DataError(f'{licence}: not found; the terms of use go with the images: clone again')
-    others = {path.name.removesuffix(LABELS_ENDING) for path in folder.glob(f'*{LABELS_ENDING}')}
-    if others - set(names):
-        raise OutputError(
-            f'{folder}: has other atlases ({list_briefly(sorted(others - set(names)))}); choose '
-            'another folder'
-        )
     write_text(folder / LICENCE_FILE, LICENCE + licence.read_text('utf-8').strip() + '\n')
     for name in names:
         yield name, _convert(clone / IMAGES, folder, name)
@@ -149,12 +138,7 @@ def _names(clone: Path) -> list[str]:
         {path.name.removesuffix(ending) for path in images.glob(f'[!.]*{ending}')}
         for ending in (BRAIN_ENDING, HAND_ENDING)
     )
-    if not brains | labelled:
-        raise DataError(
-            f'{images}: no NAME{BRAIN_ENDING} and NAME{HAND_ENDING}; give a clone of '
-            'https://github.com/muschellij2/malf.templates'
-        )
-    if alone := sorted(brains ^ labelled):
+    if (alone := sorted(brains ^ labelled)) or not brains:
         raise DataError(
             f'{images}: {list_briefly(alone)} without its NAME{BRAIN_ENDING} or NAME{HAND_ENDING}; '
             'clone again'
@@ -189,9 +173,6 @@ def _check(t1w: Image, labels: Image, path: Path) -> None:
             f'{path}: {labels.shape} voxels, not on the grid of its T1w image, {t1w.shape}; '
             'clone again'
         )
-    sizes = voxel_sizes(t1w.affine)
-    if sizes.max() > sizes.min() * (1 + CUBE_TOLERANCE):
-        raise DataError(f'{path}: voxels of {sizes.round(2).tolist()} mm are no cubes; resample it')
     values = np.unique(np.asarray(labels.dataobj))
     if not set(CEREBRAL_WHITE.values()) <= set(values.tolist()):
         raise DataError(

@@ -44,10 +44,9 @@ from surreal_bids.model.number import CANDIDATES, Number, choose_number
 from surreal_bids.rindices.crossfit import (
     CrossFit,
     cross_fit,
-    fit_folds,
     prepare_folds,
 )
-from surreal_bids.rindices.model import TableModel, TrainingData, prepare
+from surreal_bids.rindices.model import TrainingData, prepare
 from surreal_bids.simulation.population import (
     built_in_population,
     sample_controls,
@@ -356,24 +355,16 @@ CONTROLS = {
 whose error is the same for all of them and so no part of their sd."""
 
 
-def controls(
-    seed: int, size: tuple[int, int] = (20, 30), trained: bool = False, n_new: int = 100
-) -> dict[str, float]:
-    """R-indices of controls of a small study, compared with those of new controls.
-
-    `trained`: by Surreal-GAN, with the settings of the commands, instead of its factors.
-    """
+def controls(seed: int, size: tuple[int, int] = (20, 30), n_new: int = 100) -> dict[str, float]:
+    """R-indices of controls of a small study, compared with those of new controls."""
     everyone, _ = simulate(Study(size[0] + n_new, size[1], task='basic'), seed)
     number = pd.Series(np.arange(len(everyone)), everyone.visits.index)
     is_new = ~everyone.is_patient & (number >= size[0])
     cohort = everyone.select(~is_new)
     options = TrainingOptions(n_patterns=(2,), device='cpu', random_seed=seed)
     folds = prepare_folds(cohort, options)
-    model = TableModel.fit(cohort, options) if trained else LinearModel(prepare(cohort))
-    if trained:
-        folds, models = fit_folds(folds, model, options)
-    else:
-        models = {fold: LinearModel(data, like=model) for fold, data in folds.data.items()}
+    model = LinearModel(prepare(cohort))
+    models = {fold: LinearModel(data, like=model) for fold, data in folds.data.items()}
     of_new = 1 + number % folds.count
     numbers = folds.number.reindex(number.index).fillna(of_new).astype(int)
     results = cross_fit(everyone, model, replace(folds, number=numbers), models).results

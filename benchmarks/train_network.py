@@ -650,34 +650,19 @@ def train(path: Path, out: Path, jobs: list[str], start: Path | None, limit: flo
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
-    actions = parser.add_subparsers(dest='action', required=True)
-    preparing = actions.add_parser('prepare')
-    preparing.add_argument('sets', type=Path)
-    preparing.add_argument('heads', type=Path)
-    exporting = actions.add_parser('export')
-    exporting.add_argument('data', type=Path)
-    exporting.add_argument('weights', type=Path)
-    exporting.add_argument('path', type=Path)
-    packing = actions.add_parser('pack')
-    packing.add_argument('heads', type=Path)
-    packing.add_argument('data', type=Path)
-    training = actions.add_parser('train')
-    training.add_argument('data', type=Path)
-    training.add_argument('out', type=Path)
-    training.add_argument('--job', action='append', required=True)
-    training.add_argument('--start', type=Path)
-    training.add_argument('--limit', type=float, default=570, help='seconds in all')
+    parser.add_argument('action', choices=('prepare', 'pack', 'train', 'export'))
+    parser.add_argument('paths', type=Path, nargs='+')
+    parser.add_argument('--job', action='append', help='to train')
+    parser.add_argument('--start', type=Path, help='weights to start from')
+    parser.add_argument('--limit', type=float, default=570, help='seconds in all')
     options = parser.parse_args()
+    if options.action == 'train':
+        options.paths[1].mkdir(parents=True, exist_ok=True)
+        train(*options.paths, options.job, options.start, options.limit)
+        return
     if options.action == 'prepare':
-        options.heads.mkdir(parents=True, exist_ok=True)
-        prepare(options.sets, options.heads)
-    elif options.action == 'export':
-        export(options.data, options.weights, options.path)
-    elif options.action == 'pack':
-        pack(options.heads, options.data)
-    else:
-        options.out.mkdir(parents=True, exist_ok=True)
-        train(options.data, options.out, options.job, options.start, options.limit)
+        options.paths[1].mkdir(parents=True, exist_ok=True)
+    {'prepare': prepare, 'pack': pack, 'export': export}[options.action](*options.paths)
 
 
 if __name__ == '__main__':

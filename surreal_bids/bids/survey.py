@@ -460,7 +460,10 @@ def _read_groups(config: AppConfig, images: list[T1wImage]) -> GroupLabels | Non
     visits = {image.name: image.visit for image in images if image.participant in known}
     table = Table(people.source, with_sessions(people, visits))
     column = config.group_column or column_of(table.columns, 'diagnosis')
-    return None if column is None else GroupLabels(column, table.categories(column).to_dict())
+    if column is None:
+        return None
+    groups = table.categories(column)
+    return GroupLabels(column, {str(name): group for name, group in groups.items()})
 
 
 def _without_group(images: list[T1wImage], groups: GroupLabels | None) -> list[Caution]:
