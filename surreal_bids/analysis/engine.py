@@ -236,8 +236,9 @@ class Analysis:
             if self.model.preprocessing.combat is None:
                 return 'the model was trained without sites and harmonizes nothing'
             return 'the model was trained on other data, whose site effects it has learned'
-        if sites_of(self.cohort).nunique() < 2:
-            return 'there is only one site, or no column of sites'
+        sites = sites_of(self.cohort).nunique()
+        if sites < 2:
+            return 'there is only one site' if sites else 'there is no column of sites'
         return f'fewer than two sites have {N_FOLDS} controls, or a covariate has rare values'
 
     @cached_property

@@ -196,15 +196,6 @@ def describe_column(name: str, values: Mapping[str, float]) -> str:
     return f'{name}: ' + ', '.join(f'{level} {count}' for level, count in values.items())
 
 
-def with_unit(name: str, values: pd.Series) -> tuple[pd.Series, str]:
-    """Return a covariate and its name with the unit: age in years, intracranial volume in ml."""
-    if not is_numeric_dtype(values):
-        return values, name
-    if _is_icv_in_mm3(name, values.median()):
-        return values / 1000, f'{name} (ml)'
-    return values, f'{name} (years)' if means(name, 'age') else name
-
-
 def _is_icv_in_mm3(name: str, value: float) -> bool:
     """Whether a value is an intracranial volume that can only be in mm3."""
     return means(name, 'icv') and is_in_mm3(value)

@@ -172,7 +172,6 @@ class AnalyseGroup(Step):
             found=found,
             methods=methods,
             voxel_maps=voxel_maps,
-            images=images,
         )
         self._results['out_file'] = os.fspath(write_group_report(report))
         write_json(Path(inputs.cohort_dir) / CAUTIONS, report.cautions)

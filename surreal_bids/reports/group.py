@@ -14,9 +14,10 @@ import pandas as pd
 
 from surreal_bids.analysis.change import EXCLUDED_VISITS, describe_excluded
 from surreal_bids.analysis.engine import Analysis
-from surreal_bids.analysis.image_quality import FEWEST_IMAGES, OUTLIERS, ImageQuality
+from surreal_bids.analysis.image_quality import FEWEST_IMAGES, OUTLIERS
 from surreal_bids.analysis.maps import VoxelMaps
 from surreal_bids.analysis.patterns import values_by_region
+from surreal_bids.analysis.statistics import describe_indices
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.cautions import (
     CHANGE,
@@ -88,8 +89,6 @@ class GroupReport:
         What was done; see :func:`surreal_bids.reports.methods.describe_group_methods`.
     voxel_maps
         By tissue.
-    images
-        Quality of the images; None without images.
     tables
         Names of the tables of results that the text refers to, as far as they were written.
     has_individuals
@@ -101,7 +100,6 @@ class GroupReport:
     found: Analysis
     methods: Mapping[str, Any]
     voxel_maps: Mapping[str, VoxelMaps] = field(default_factory=dict)
-    images: ImageQuality | None = None
     tables: Mapping[str, str] = field(
         default_factory=lambda: {'rindices': output_path('', 'rindices').as_posix()}
     )
@@ -113,14 +111,9 @@ class GroupReport:
         return dict(self.found.model.state()[1])
 
     @cached_property
-    def flags(self) -> pd.Series:
-        """Quality flags of every visit."""
-        return self.found.flags
-
-    @cached_property
     def cautions(self) -> list[Caution]:
         """What to check."""
-        return list(unite([*self.found.cautions, *warn_of_flags(self.found, self.flags)]))
+        return list(unite([*self.found.cautions, *warn_of_flags(self.found, self.found.flags)]))
 
     @cached_property
     def background(self) -> Background:
@@ -163,6 +156,7 @@ def write_group_report(report: GroupReport) -> Path:
         excluded=_excluded(found.cohort.exclusions),
         images=_images(report),
         groups=_plot_groups(report),
+        means=describe_indices(found.first_visits.dropna(subset=['group']), found.names),
         participants=_participants(report),
         associations=_associations(found.associations),
         untested=pd.DataFrame(found.untested.items(), columns=['measure', 'reason']),
@@ -300,20 +294,20 @@ def _participants(report: GroupReport) -> dict[str, Any]:
         if f'{name}_centile' in results and len(found.names) <= MOST_PATTERNS:
             table[f'{name} centile'] = results[f'{name}_centile']
             formats[f'{name} centile'] = '{:.1f}'
-    table['flags'] = report.flags
+    table['flags'] = found.flags
     return {
         'frame': table,
         'formats': formats,
         'links': {'participant': report.links(visits.loc[results.index, PARTICIPANT])},
-        'marked': report.flags.ne('').tolist(),
+        'marked': found.flags.ne('').tolist(),
     }
 
 
 def _images(report: GroupReport) -> dict[str, Any] | None:
     """Return the quality of images, and which of them to look at."""
-    if report.images is None:
+    if report.found.images is None:
         return None
-    table, scores = report.images.table, report.images.scores
+    table, scores = report.found.images
     compared = int(scores.notna().any(axis=1).sum())
     found = table[table[OUTLIERS].notna()]
     shown = found[[name for name in (PARTICIPANT, SESSION, OUTLIERS) if name in found]]

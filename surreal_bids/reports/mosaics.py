@@ -411,16 +411,13 @@ class StatisticalMap:
         """Write a page to move through the map, which needs no network and links `back`."""
         from nilearn.plotting import view_img  # Takes seconds to import.
 
-        image = _coarser(self.image, 0)
-        values = np.abs(np.asarray(image.dataobj))
-        smallest = float(values[values > 0].min() / 2) if (values > 0).any() else 0.0
         with warnings.catch_warnings():
             # Nilearn reads the background through a masked array, of which numpy warns.
             warnings.simplefilter('ignore', UserWarning)
             viewer = view_img(
-                image,
+                _coarser(self.image, 0),
                 bg_img=background.coarse,
-                threshold=self.threshold or smallest,
+                threshold=self.threshold or 1e-6 * self.limit,
                 vmax=self.limit,
                 cmap=CHANGE,
                 black_bg=True,

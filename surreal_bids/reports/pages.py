@@ -23,7 +23,7 @@ from surreal_bids import __version__
 from surreal_bids.files import write_text
 
 TEMPLATES = Path(__file__).parent / 'templates'
-KINDS = {'.svg': 'svg+xml', '.png': 'png', '.jpg': 'jpeg'}
+KINDS = {'.svg': 'svg+xml', '.jpg': 'jpeg'}
 GENERATOR = 'surreal_bids'
 """Stands in the head of each report and tells it from those of other programs."""
 

@@ -39,7 +39,6 @@ from surreal_bids.reports.figures import draw_standing, pattern_colour, plot_cou
 from surreal_bids.reports.flags import (
     NOT_HARMONIZED,
     OUTLIER,
-    OUTSIDE,
     SEPARATOR,
     image_warnings,
     warning_of,
@@ -84,9 +83,6 @@ TISSUES = {'GM': 'Grey matter', 'WM': 'White matter', 'CSF': 'Fluid (CSF)'}
 
 GAUGE_SD = 5.0
 """Deviations are drawn between minus and plus this."""
-
-FAR_SD = 3.0
-"""Regions further from the mean of controls, in their standard deviations, are named."""
 
 SHOWN_REGIONS, FAINT = 10, 0.05
 """Regions listed per R-index; share of the largest contribution below which none is drawn."""
@@ -448,7 +444,7 @@ def write_individual(
         computed=_by_which_model(one),
         indices=[_index(one, name, meanings or {}) for name in one.names],
         standing=_standing(one),
-        far=_far(one),
+        far=_z_scores(one),
         contributions=_contributions(one),
         map=_draw_map(one, painter),
         course=_course(one),
@@ -530,9 +526,8 @@ def _by_which_model(one: Individual) -> str:
 
 def _flags(one: Individual) -> list[str]:
     """Return the flags of the last visit."""
-    if isinstance(one.last.get('flags'), str):
-        return list(filter(None, one.last['flags'].split(SEPARATOR)))
-    return []
+    words = one.last.get('flags')
+    return words.split(SEPARATOR) if isinstance(words, str) and words else []
 
 
 def _doubts(one: Individual) -> list[Caution]:
@@ -545,8 +540,8 @@ def _doubts(one: Individual) -> list[Caution]:
     for flag in flags:
         warning = warning_of(flag)
         if warning is not None:
-            more = {OUTSIDE: _unusual(one), OUTLIER: one.outliers and f' ({one.outliers})'}
-            doubts.append(warning._replace(found=f'{warning.found}{more.get(flag, "")}'))
+            more = f' ({one.outliers})' if flag == OUTLIER and one.outliers else ''
+            doubts.append(warning._replace(found=f'{warning.found}{more}'))
     images = image_warnings(one.tables.root, one.name, one.last.get(SESSION))
     count = sum(map(len, images.values()))
     if count:
@@ -570,29 +565,13 @@ def _is_of_unknown_scanner(one: Individual) -> bool:
     return not one.tables.adapted and not harmonized
 
 
-def _z_scores(one: Individual) -> pd.Series:
+def _z_scores(one: Individual) -> pd.DataFrame:
     """Return the z-scores of the last visit by region, the most unusual first."""
     row = one.at_last(one.deviations)
     features = [name for name in one.tables.region_of if name in row]
-    if row.empty or not features:
-        return pd.Series(dtype=float)
-    values = row.iloc[-1][features].astype(float).dropna().rename(index=one.tables.region_of)
-    return values.sort_values(key=abs, ascending=False, kind='stable')
-
-
-def _unusual(one: Individual) -> str:
-    """Return the regions that differ most from controls, as the end of a sentence."""
-    values = _z_scores(one)
-    far = [f'{name} ({z:+.1f} SD)' for name, z in values[values.abs() > FAR_SD].items()]
-    if not far:
-        return '; no single region is unusual, but their combination is'
-    more = f' and {len(far) - 6} more' if len(far) > 6 else ''
-    return f'; regions that differ most from controls: {", ".join(far[:6])}{more}'
-
-
-def _far(one: Individual) -> pd.DataFrame:
-    """Return the regions that differ most from controls."""
-    values = _z_scores(one)
+    values = row[features].tail(1).T.squeeze(axis=1).astype(float) if len(row) else pd.Series()
+    values = values.dropna().rename(index=one.tables.region_of)
+    values = values.sort_values(key=abs, ascending=False, kind='stable')
     return pd.DataFrame({'Region': values.index, 'z-score (SD of controls)': values.to_numpy()})
 
 

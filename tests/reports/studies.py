@@ -147,6 +147,7 @@ def make_found(kind, folder, sizes=(N_CN, N_PT)) -> SimpleNamespace:
         group_change=change if full else None,
         sites=pd.DataFrame({'site': [f'{name} 1'], 'participants': [42]}),
         quality=None,
+        images=None,
         not_assessed='there is only one site, or no column of sites',
         cautions=[caution] if full else [],
         model=SimpleNamespace(state=lambda: ({}, CARD), notes={}),
@@ -176,7 +177,7 @@ def make_report(folder, kind='full', sizes=(N_CN, N_PT), **changes) -> GroupRepo
         table = found.cohort.visits[['participant_id']].assign(outliers=None)
         table.loc['sub-05', 'outliers'] = 'efc'
         made['voxel_maps'] = {'GM': VoxelMaps(images, summary, {'r2slope': 'only 2 patients'})}
-        made['images'] = ImageQuality(table, scores)
+        found.images = ImageQuality(table, scores)
         found.flags['sub-05'] = OUTLIER
     title = HOSTILE if kind == 'hostile' else 'Study'
     methods = METHODS | ({'map_tissues': (), 'change': False} if kind == 'minimal' else {})
