@@ -69,9 +69,6 @@ from surreal_bids.text import counted, list_briefly
 FEWEST_CONTROLS = 20
 """Controls whose 95th centile is given."""
 
-MOST_PATTERNS = 3
-"""With more patterns, the table of participants has no centiles."""
-
 
 @dataclass(frozen=True, eq=False)
 class GroupReport:
@@ -291,7 +288,8 @@ def _participants(report: GroupReport) -> dict[str, Any]:
     formats = {}
     for name in found.names:
         table[name], formats[name] = results[name].round(2) + 0.0, '{:.2f}'  # No minus zero.
-        if f'{name}_centile' in results and len(found.names) <= MOST_PATTERNS:
+        # With more than three patterns, centiles would hide the flags.
+        if f'{name}_centile' in results and len(found.names) <= 3:
             table[f'{name} centile'] = results[f'{name}_centile']
             formats[f'{name} centile'] = '{:.1f}'
     table['flags'] = found.flags

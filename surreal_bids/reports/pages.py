@@ -27,9 +27,6 @@ KINDS = {'.svg': 'svg+xml', '.jpg': 'jpeg'}
 GENERATOR = 'surreal_bids'
 """Stands in the head of each report and tells it from those of other programs."""
 
-NOTHING = '\N{EN DASH}'
-"""Shown for missing values."""
-
 FIGURE_BYTES = 1_400_000
 """Maximum size of all figures of a report; further ones are linked."""
 
@@ -86,7 +83,9 @@ def table(
     cells.loc[:, is_number] = 'number'
     cells.loc[list(marked) or [False] * len(shown)] += ' marked'
     styler = shown.style.hide(axis='index').set_uuid(identity).set_td_classes(cells)
-    styler = styler.format(known, na_rep=NOTHING, escape='html').format_index(escape='html', axis=1)
+    styler = styler.format(known, na_rep='\N{EN DASH}', escape='html').format_index(
+        escape='html', axis=1
+    )
     styler = styler.apply_index(
         lambda heads: ['text-align:right' if each else '' for each in is_number], axis=1
     )

@@ -87,8 +87,6 @@ GAUGE_SD = 5.0
 SHOWN_REGIONS, FAINT = 10, 0.05
 """Regions listed per R-index; share of the largest contribution below which none is drawn."""
 
-BASELINE, OTHERS = 'mean control', 'all other regions'
-
 
 class ShownFigure(NamedTuple):
     """A figure of an image: file, title, caption, and a second image that flickers over it."""
@@ -333,23 +331,19 @@ def _facts(session: SessionReport) -> dict[str, str]:
     dice = list(session.overlaps.values())
     facts = {
         'Image': session.source,
-        'Voxels': ' x '.join(f'{size:.3g}' for size in session.voxels_mm) + ' mm',
+        'Voxels': session.voxels_mm and ' x '.join(f'{mm:.3g}' for mm in session.voxels_mm) + ' mm',
         'Participant': f'{age}, {SEXES.get(subject.sex or "", "sex not known")}',
         'Brain mask': MASK_ORIGINS.get(session.mask_origin, session.mask_origin),
-        'Intracranial volume (proxy)': f'{(subject.icv_mm3 or 0) / 1000:,.0f} ml (brain mask)',
+        'Intracranial volume (proxy)': subject.icv_mm3
+        and f'{subject.icv_mm3 / 1000:,.0f} ml (brain mask)',
         'Regions': session.atlas,
         'Template': session.template,
         'Lesion': _lesion(session),
         'Image quality': ', '.join(quality),
-        'Overlap with the regions of the template': f'Dice {min(dice, default=0):.2f} to '
-        f'{max(dice, default=0):.2f} in {len(dice)} large regions',
+        'Overlap with the regions of the template': dice
+        and f'Dice {min(dice):.2f} to {max(dice):.2f} in {len(dice)} large regions',
     }
-    unknown = {
-        'Voxels': not session.voxels_mm,
-        'Intracranial volume (proxy)': subject.icv_mm3 is None,
-        'Overlap with the regions of the template': not dice,
-    }
-    known = {name: words for name, words in facts.items() if words and not unknown.get(name)}
+    known = {name: str(words) for name, words in facts.items() if words}
     return known | {f'{what} taken from': whence for what, whence in session.reused.items()}
 
 
@@ -669,9 +663,9 @@ def _contributions(one: Individual) -> dict[str, pd.DataFrame]:
     for name, parts in _parts(one).items():
         regions = parts.drop('baseline').rename(index=one.tables.region_of)
         regions = regions.sort_values(key=abs, ascending=False, kind='stable')
-        shown = {BASELINE: parts['baseline'], **regions[:SHOWN_REGIONS]}
+        shown = {'mean control': parts['baseline'], **regions[:SHOWN_REGIONS]}
         if len(regions) > SHOWN_REGIONS:
-            shown[OTHERS] = regions[SHOWN_REGIONS:].sum()
+            shown['all other regions'] = regions[SHOWN_REGIONS:].sum()
         column = f'contribution to {name} = {parts.sum():.2f}'
         tables[name] = pd.DataFrame({'Region': list(shown), column: list(shown.values())})
     return tables
