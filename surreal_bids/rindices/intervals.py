@@ -122,8 +122,8 @@ def with_training_centiles(
 def tidy_centiles(centiles: pd.DataFrame, everyone: pd.Index) -> pd.DataFrame:
     """Centiles to a tenth, never 0 or 100, and whole numbers of controls."""
     table = centiles.reindex(everyone)
-    names = [name for name in table if name.endswith(CENTILE_SUFFIX)]
-    table[names] = table[names].round(1).clip(0.1, 99.9)
+    for name in [each for each in map(str, table) if each.endswith(CENTILE_SUFFIX)]:
+        table[name] = table[name].round(1).clip(0.1, 99.9)
     return table.astype({CENTILE_CONTROLS: 'Int64'})
 
 

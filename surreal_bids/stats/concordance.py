@@ -112,23 +112,6 @@ def pattern_c_index(estimates: ArrayLike, truths: ArrayLike) -> float:
     return float(similarity[match, np.arange(match.size)].mean())
 
 
-DRAWS_OF_CHANCE = 2000
-
-
-def chance_agreement(n_people: int, n_patterns: int) -> float:
-    """Pattern-agr-index to expect of unrelated R-indices: above 0.5, since patterns are matched.
-
-    The c-index of unrelated numbers is nearly normal with mean 1/2 and, from the variance of
-    Kendall's tau, 2 (2 N + 5) / (9 N (N - 1)), a quarter of that as its variance. Matrices of such
-    c-indices are drawn and matched.
-    """
-    sd = np.sqrt((2 * n_people + 5) / (18 * n_people * (n_people - 1)))
-    rng = np.random.default_rng(0)
-    draws = rng.normal(0.5, sd, (DRAWS_OF_CHANCE, n_patterns, n_patterns))
-    columns = np.arange(n_patterns)
-    return float(np.mean([each[match_patterns(each), columns].mean() for each in draws]))
-
-
 class Area(NamedTuple):
     """Area under the curve with its 95 % interval."""
 

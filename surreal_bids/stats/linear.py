@@ -104,7 +104,7 @@ def _orthonormal(columns: Floats) -> Floats:
     return np.hstack([constant, left[:, sizes > DEPENDENT]])
 
 
-def t_to_z(t: ArrayLike, df: ArrayLike) -> Floats:
+def t_to_z(t: ArrayLike, df: float | NDArray[np.integer]) -> Floats:
     """Normal deviates of the same p as t statistics, within +- `LARGEST_Z`."""
     z = np.minimum(stats.norm.isf(stats.t.sf(np.abs(t), df)), LARGEST_Z)
     return np.copysign(z, t)

@@ -10,7 +10,6 @@ from sklearn.metrics import roc_auc_score
 from surreal_bids.exceptions import DataError
 from surreal_bids.stats.concordance import (
     area_under_curve,
-    chance_agreement,
     concordance_index,
     concordance_matrix,
     match_patterns,
@@ -103,15 +102,6 @@ def test_too_few_estimated_patterns_are_refused():
 def test_pandas_is_not_needed():
     code = 'import sys, surreal_bids.stats.concordance; sys.exit("pandas" in sys.modules)'
     assert subprocess.run([sys.executable, '-c', code], check=False).returncode == 0
-
-
-@pytest.mark.parametrize(('n_people', 'n_patterns'), [(30, 2), (100, 3), (100, 1)])
-def test_chance_is_what_unrelated_r_indices_agree_to(n_people, n_patterns):
-    rng = np.random.default_rng(n_people)
-    pairs = rng.uniform(size=(300, 2, n_people, n_patterns))
-    found = [pattern_c_index(*pair) for pair in pairs]
-    error = np.std(found) / np.sqrt(len(found))
-    assert chance_agreement(n_people, n_patterns) == pytest.approx(np.mean(found), abs=4 * error)
 
 
 @pytest.mark.parametrize('levels', [3, 1000])
