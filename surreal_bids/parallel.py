@@ -235,8 +235,8 @@ def in_workers(
     try:
         yield from pool.map(work, items)
     except BaseException:
-        for process in list((pool._processes or {}).values()):
-            os.kill(process.pid, signal.SIGINT)  # Nobody needs what they compute any more.
+        for process in list(pool._processes or ()):
+            os.kill(process, signal.SIGINT)  # Nobody needs what they compute any more.
         raise
     finally:
         pool.shutdown(cancel_futures=True)

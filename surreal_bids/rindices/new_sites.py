@@ -112,7 +112,7 @@ def known_sites(model: TableModel, cohort: Cohort) -> list[str]:
 def children(model: TableModel, cohort: Cohort) -> list[Caution]:
     """Warn of children where a published model, trained on adults, does not correct for age."""
     tables = (cohort.people, cohort.others)
-    ages = [table[name] for table in tables for name in table if name.casefold() == 'age']
+    ages = [table[name] for table in tables for name in table if str(name).casefold() == 'age']
     if 'Imported' not in model.notes or 'age' in cohort.options.covariates or not ages:
         return []
     is_child = pd.to_numeric(ages[0], errors='coerce') < ADULT
