@@ -2,6 +2,7 @@
 
 import pytest
 
+from surreal_bids.analysis.engine import OF_CENTILES
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.exceptions import OutputError
 from surreal_bids.files import write_json, write_tsv
@@ -18,11 +19,12 @@ def step(tmp_path):
     root = tmp_path / 'out'
     tables = make_tables(root)
     for name in ('results', 'contributions', 'changes'):
-        table = getattr(tables, name)
+        table = getattr(tables, name).drop(columns=OF_CENTILES, errors='ignore')
         booleans = {column: str for column in table if table[column].dtype == bool}
         words = table.astype(booleans).replace({'True': 'true', 'False': 'false'})
         write_tsv(output_path(root, 'rindices' if name == 'results' else name), words)
-    write_tsv(tmp_path / 'deviations.tsv', tables.deviations)
+    of_each = tables.deviations.join(tables.results[OF_CENTILES])
+    write_tsv(tmp_path / 'deviations.tsv', of_each)
     write_json(tmp_path / 'card.json', CARD)
     return WriteIndividuals(
         output_dir=str(root),
