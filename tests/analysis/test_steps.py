@@ -1,3 +1,5 @@
+from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import nibabel as nib
@@ -7,6 +9,8 @@ import pytest
 import torch
 
 from surreal_bids.analysis import patterns
+from surreal_bids.analysis.engine import Analysis
+from surreal_bids.analysis.outputs import write_tables
 from surreal_bids.analysis.patterns import (
     LEAST_CHANGE,
     PATTERN_COLUMNS,
@@ -120,3 +124,29 @@ def test_regions_are_painted_with_their_values():
     expected = np.zeros(24)
     expected[[3, 5]], expected[7] = -10, 4
     np.testing.assert_array_equal(np.asarray(image.dataobj).ravel(), expected)
+
+
+def test_other_groups_are_scored_and_shown_and_excluded_participants_have_a_reason(
+    cohort, selected, tmp_path
+):
+    model = selected[0]
+    is_other = np.arange(len(cohort)) % 10 == 5
+    apart = cohort.select(is_other)
+    apart = replace(apart, visits=apart.visits.assign(group='MCI'))
+    out = pd.DataFrame({'participant_id': ['sub-999'], 'reason': ['no volumes']}, ['sub-999'])
+    main = replace(cohort.select(~is_other), apart=apart, exclusions=out)
+    found = Analysis(cohort=main, model=model, results=model.apply(main), adapted=False)
+    names = ('rindices', 'contributions', 'deviations', 'harmonized_volumes', 'statistics')
+    write_tables(found, {name: tmp_path / f'{name}.tsv' for name in names})
+    read = partial(pd.read_csv, sep='\t', index_col='participant_id')
+    table = read(tmp_path / 'rindices.tsv')
+    assert table['group'].value_counts()['MCI'] == len(apart)
+    assert table.loc['sub-999', ['status', 'reason']].tolist() == ['excluded', 'no volumes']
+    everyone = table.drop('sub-999')
+    expected = selected[1].loc[everyone.index, list(model.pattern_names)]
+    np.testing.assert_allclose(everyone[list(model.pattern_names)], expected, atol=1e-6)
+    for name in names[1:4]:
+        assert set(apart.visits.index) <= set(read(tmp_path / f'{name}.tsv').index)
+    assert 'MCI' in found.differences
+    compared = pd.read_csv(tmp_path / 'statistics.tsv', sep='\t')
+    assert compared.loc[compared['analysis'] == 'group difference', 'n'].max() == len(main)
