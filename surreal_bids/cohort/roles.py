@@ -592,8 +592,8 @@ def _labels(
     absent = [label for label in (*controls, *patients) if label not in present]
     if absent:
         raise DataError(
-            f'has no value {list_briefly(absent)} ({alternatives(absent, present)}); correct '
-            '--control-label or --patient-label'
+            f'has no row with the value {list_briefly(absent)} ({alternatives(absent, present)}); '
+            'correct --control-label or --patient-label'
         )
     if not present:
         raise DataError('is empty; fill it in, or choose another column with --group-column')

@@ -167,7 +167,7 @@ def test_sites_can_be_added_one_after_the_other(model, tmp_path):
 @pytest.mark.parametrize(
     ('more', 'study', 'words'),
     [
-        ((), {'n_cn': 2}, '2 controls left, but at least 3 are needed'),
+        ((), {'n_cn': 2}, 'site new has 2 controls, at least 3 are needed'),
         (('--control-label', 'all'), {}, 'the value all'),
         (('--control-label', 'PT'), {}, 'PT means the opposite'),
         (('--control-label', 'healthy'), {}, 'the value healthy'),
