@@ -18,7 +18,7 @@ import argparse
 import time
 
 import numpy as np
-from default_fit import normalise
+from default_fit import SIZES, normalise
 from machine import write_results
 from scipy.stats import beta, norm
 from sklearn.linear_model import RidgeCV
@@ -37,7 +37,6 @@ from surreal_bids.simulation.tables import TASKS as PAPER_TASKS
 from surreal_bids.stats.concordance import pattern_c_index
 
 N_PATTERNS, LOSS, NOISE = 3, 0.3, 0.05
-SIZES = {'250 + 400': (250, 400), '120 + 180': (120, 180), '60 + 90': (60, 90)}
 EFFECTS = {
     'threshold': lambda s: np.maximum(2 * s - 1, 0),
     'quadratic': np.square,

@@ -100,8 +100,8 @@ def write_tables(found: Analysis, places: Mapping[str, Path]) -> None:
             names = nichart_names(table.columns, found.names)
             table = table[list(names)].rename(columns=names)
             described = {names[column]: described[column] for column in names}
-        write_tsv(path, table)
         write_json(path.with_suffix('.json'), described)
+        write_tsv(path, table)
 
 
 def nichart_names(columns: Iterable[str], patterns: Iterable[str]) -> dict[str, str]:

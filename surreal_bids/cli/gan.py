@@ -259,8 +259,8 @@ def run_apply(arguments: argparse.Namespace) -> int:
             f'--out {out}: use a name that ends in .tsv, or in .csv for the columns of NiChart'
         )
     places = {name: out.with_name(f'{out.stem}_{file}') for name, file in TABLES.items()}
-    places['rindices'] = out
-    del places['roi_volumes']  # They would be those of the input.
+    del places['roi_volumes'], places['rindices']  # The former would be those of the input.
+    places['rindices'] = out  # Written last: it marks the others as complete.
     others = _require_free_files(arguments, places)
 
     from surreal_bids.analysis.engine import analyse_applied
