@@ -43,11 +43,12 @@ def _add_fit(commands: Any) -> None:
         'resume it after an interruption. "surreal-bids ... group --roi-table TABLE" gives the '
         'same model from the same table and options.',
         epilog='MODEL will contain the model (model.safetensors and its description, model.json), '
-        'the report (report/group.html), the R-indices (rindices.tsv, described in rindices.json), '
-        'the contribution of each region (contributions.tsv), the regional changes of each pattern '
-        '(patterns.tsv), the changes between visits, if there are several (changes.tsv, '
-        'group_change.tsv), the excluded participants with reasons (exclusions.tsv), and '
-        'summary.txt.',
+        'the report (report/group.html), the R-indices (rindices.tsv), the contribution and the '
+        'deviation of each region (contributions.tsv, deviations.tsv), the volumes as given and '
+        'harmonized (roi_volumes.tsv, harmonized_volumes.tsv), the regional changes of each '
+        'pattern (group_patterns.tsv), the statistics of groups (group_statistics.tsv), the '
+        'changes between visits, if there are several (changes.tsv), and summary.txt. JSON files '
+        'describe the columns.',
         allow_abbrev=False,
     )
     _add_tables(parser)
@@ -84,9 +85,8 @@ def _add_apply(commands: Any) -> None:
         'file to write, such as rindices.tsv, or rindices.csv with the names of columns of NiChart '
         '(MRID, SurrealGAN_R1, ...). A JSON file with the same name describes the '
         'columns, rindices_contributions.tsv contains the contribution of each region, '
-        'rindices_changes.tsv and rindices_group_change.tsv contain the changes of participants '
-        'and groups with several visits, and '
-        'rindices_report/group.html is the report',
+        'rindices_changes.tsv the changes between visits, rindices_group_statistics.tsv the '
+        'statistics of groups, and rindices_report/group.html is the report',
     )
     _add_overwrite(parser, 'replace the output')
     parser.add_argument(

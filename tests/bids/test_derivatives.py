@@ -35,9 +35,9 @@ ANATOMY = {
 TISSUES = [f'_label-{tissue}_probseg.nii.gz' for tissue in ('GM', 'WM', 'CSF')]
 
 
-def test_the_table_of_the_readme_has_every_file_that_is_read():
-    page = (Path(__file__).resolve().parents[2] / 'README.md').read_text('utf-8')
-    table = page.partition('## Segmentation and existing results')[2].partition('\n## ')[0]
+def test_the_documentation_lists_every_file_that_is_read():
+    page = (Path(__file__).resolve().parents[2] / 'docs' / 'images.md').read_text('utf-8')
+    table = page.partition('## Existing results')[2].partition('\n## ')[0]
     anatomy = [*(each.replace(TEMPLATE, 'TEMPLATE') for each in ANATOMY.values()), TISSUES[0]]
     segmentations = [f'_{suffix}.nii.gz' for suffix in SEGMENTATIONS]
     reconstructions = [file for program in PROGRAMS.values() for file in program.files]
