@@ -609,7 +609,7 @@ def _describe(tables: _Tables, visits: Mapping[str, Visit]) -> Table:
     """Join the facts about visits: columns about participants, then those of volumes."""
     measured, people = tables
     if tables.alone:
-        return Table(people.source, people.rows_of(visits))
+        return people.of(visits)
     known = with_sessions(people, visits)
     if measured is None:
         return Table(people.source, known)
@@ -702,7 +702,7 @@ class _Reading(NamedTuple):
         if measured is None:
             return Table(self.tables.people.source, self.described.text[[]])
         rows = {name: self.visits[name] for name in self.described.text.index}
-        return Table(measured.source, measured.rows_of(rows))
+        return measured.of(rows)
 
     def find_features(self, volumes: Table) -> Features:
         """Find the features: those of the model, those that are listed, or all regions."""

@@ -45,7 +45,7 @@ from surreal_bids.regions import (
     recognise,
     side_of,
 )
-from surreal_bids.tables import Table, VisitTable, find_column, prefix_errors, to_numbers
+from surreal_bids.tables import Table, VisitTable, find_column, prefix_errors
 from surreal_bids.text import align, alternatives, counted, list_briefly
 
 VOLUME_UNIT, UNKNOWN_UNIT = 'mm3', 'as in the table'
@@ -136,7 +136,7 @@ def choose_features(volumes: Table, used: Collection[str], alone: bool = False) 
     unused = {c: 'row number' for c in columns if _counts_rows(volumes.text[c])}
     numbered = _is_numbered_otherwise(columns)
     totals = {c for c in columns if is_total(c) and not (numbered and c.isdecimal())}
-    numeric = [c for c in columns if c not in {*unused, *totals} and _is_numeric(volumes.text[c])]
+    numeric = [c for c in columns if c not in {*unused, *totals} and _is_numeric(volumes, c)]
     with prefix_errors(volumes.source):
         known = _atlas_regions(numeric, HALF_MATCH if alone else MOST_MATCH, numbered)
     if not known and (alone or not numeric):
@@ -150,7 +150,7 @@ def choose_features(volumes: Table, used: Collection[str], alone: bool = False) 
     rest = [name for name in numeric if name not in regions]
     fluid = dict.fromkeys(filter(is_ventricle, rest), 'fluid')
     foreign = [n for n in rest if n not in fluid and (not alone or side_of(n) != NONE)]
-    values = pd.DataFrame({name: to_numbers(volumes.text[name]) for name in regions})
+    values = pd.DataFrame({name: volumes.values(name) for name in regions})
     unusable = _unusable(values)
     kept = [name for name in regions if name not in unusable]
     lost = dict.fromkeys(foreign, 'no region of the atlas') | unusable
@@ -187,10 +187,9 @@ def _is_numbered_otherwise(columns: Iterable[str]) -> bool:
     return any(not is_total(name) and not recognise([name]) for name in columns if name.isdecimal())
 
 
-def _is_numeric(cells: pd.Series) -> bool:
+def _is_numeric(table: Table, name: str) -> bool:
     """Check whether most of the known values of a column are numbers."""
-    known = cells.dropna()
-    return len(known) > 0 and bool(to_numbers(known).notna().mean() > 1 / 2)
+    return bool(table.values(name).notna().sum() > table.text[name].notna().sum() / 2)
 
 
 def _counts_rows(cells: pd.Series) -> bool:
