@@ -5,7 +5,7 @@
 Each null simulates participants of the built-in healthy population, runs the package, and compares
 a number with its expected value. `--full` repeats each at least 20 times and writes the table to
 `benchmarks/results`. Without it, a few small draws show that everything runs and that nothing is
-far off, as in the tests. docs/statistics.md discusses the results.
+far off, as in the tests. docs/validation.md has the results.
 
 To add a null, write a function of a seed that returns the named numbers of one draw, and list it in
 `NULLS` with the limits of each number. A number that a draw lacks (no test was made) is NaN. Unless
