@@ -62,7 +62,7 @@ run(
 #   random subsamples of the participants. Below 0.7 (0.85 if there is only
 #   one), do not interpret the pattern.
 #
-# Then open ``model/exclusions.tsv`` to check who was excluded, and why.
+# Then open ``model/report/group.html``: patterns, what to check, and who was excluded and why.
 #
 # R-indices
 # ---------
@@ -102,9 +102,9 @@ run(
 )
 
 # %%
-# Group report
-# ------------
-# ``surreal-bids study OUTPUT_DIR group --roi-table study/roi_volumes.tsv`` adds maps, associations
-# with clinical measures and a report. It needs no images. The first folder must contain
+# Reports of participants
+# -----------------------
+# ``surreal-bids study OUTPUT_DIR group --roi-table study/roi_volumes.tsv`` trains the same model,
+# and adds a report for each participant. It needs no images. The first folder must contain
 # ``participants.tsv`` and a ``dataset_description.json`` with ``Name`` and ``BIDSVersion``, as
 # ``study`` does.
