@@ -434,15 +434,15 @@ def gather(
     if change is not None:
         known = change.assign(n=change['controls'] + change['patients'], analysis='change per year')
         known = known.rename(columns={'r_index': 'index'})
-        columns = {'difference': 'estimate', 'p_holm': 'p_corrected'}
-        parts.append(known.rename(columns=columns).assign(measure='patients minus controls'))
+        renamed = known.rename(columns={'difference': 'estimate', 'p_holm': 'p_corrected'})
+        parts.append(renamed.assign(measure='patients minus controls'))
         for group in ('controls', 'patients'):
             rows = known.drop(columns=['low', 'high', 'p']).rename(
                 columns={f'{group}_per_year': 'estimate'}
             )
             parts.append(rows.assign(measure=group, n=rows[group]))
     columns = list(STATISTICS_COLUMNS)
-    rows = [part.reindex(columns=columns) for part in parts if len(part)]
-    if not rows:
+    known_parts = [part.reindex(columns=columns) for part in parts if len(part)]
+    if not known_parts:
         return pd.DataFrame(columns=columns)
-    return pd.concat(rows, ignore_index=True).astype({'n': 'Int64'})
+    return pd.concat(known_parts, ignore_index=True).astype({'n': 'Int64'})

@@ -425,7 +425,7 @@ def strange_volumes(study: Study) -> Iterator[Finding]:
 
 
 def _cell(study: Study, row: str, name: str) -> str:
-    return f'{float(study.features.loc[row, name]):.10g}'
+    return f'{study.features[name].loc[row]:.10g}'
 
 
 def _far(study: Study, limit: float) -> Iterator[tuple[str, str, float]]:
@@ -464,12 +464,15 @@ def sites(study: Study) -> Iterator[Finding]:
     is_control = study.group == CONTROL
     if column is None or not is_control.any():
         return
-    site, learned = study.people[column], study.controls
+    site = study.people[column]
+    counts = site[study.controls].value_counts()
+    of_visits = site[is_control].value_counts()
+    # Visits to sites that are excluded do not link other sites.
+    left = is_control & site.isin(of_visits.index[of_visits >= MIN_AT_SITE])
     if study.training and learns_from_visits(
-        study.participant[is_control], study.people[is_control], study.options
+        study.participant[left], study.people[left], study.options
     ):
-        learned = is_control
-    counts = site[learned].value_counts()
+        counts = of_visits
     small = site[~site.isin(counts.index[counts >= MIN_AT_SITE])]
     if len(small):
         yield Finding(

@@ -409,7 +409,7 @@ def read_cohort(
     )
     problems: list[str] = []
     with _collected(problems):
-        divided = _divide(known if model else known.rows(times.index), options, groups, model)
+        divided = _divide(known if model else known.rows(list(times.index)), options, groups, model)
     if problems:
         divided = Groups(pd.Series(None, times.index, dtype=object), lacking=problems[0])
     if model is None or groups == 'compared':
@@ -801,7 +801,7 @@ def _assemble(
     visits = add_years(visit_columns((reading.visits[name] for name in names), prefix), times)
     if groups != 'compared' or divided.column:
         own = divided.labels if study.group.notna().any() else divided.of_two
-        visits.insert(visits.columns.get_loc('is_first'), 'group', own.reindex(names))
+        visits.insert(list(visits).index('is_first'), 'group', own.reindex(names))
     measures = [] if model is None and tables.measured is None else list(_phenotype(reading))
     regions = _region_columns(tables.measured, features.wanted)
     used = {*columns.own.values(), divided.column, *regions}
@@ -812,9 +812,11 @@ def _assemble(
         else ([], [])
     )
     adapts = model is None or (adapt and not divided.lacking)
-    frames = {'visits': visits, 'features': study.features, 'others': others}
-    frames['people'] = study.people[options.columns]
     everyone = Cohort(
+        visits=visits,
+        features=study.features,
+        people=study.people[options.columns],
+        others=others,
         wanted=study.wanted,
         options=options,
         notes=(
@@ -832,7 +834,6 @@ def _assemble(
             divided,
             reading.described,
         ),
-        **frames,
     )
     cohort = everyone.select(study.main)
     apart = everyone.select(~study.main) if not study.main.all() else None
@@ -891,11 +892,11 @@ def _others(
         rows = table.rows_of(visits)
         facts = pd.concat([facts, rows[[n for n in rows if n not in facts]]], axis=1)
     facts = facts[[n for n in facts if role_of(n) not in NO_MEASURE]]
-    coded = {name: missing_codes(to_numbers(facts[name])) for name in facts}
+    coded = {str(name): missing_codes(to_numbers(facts[name])) for name in facts}
     found = {name: is_code for name, is_code in coded.items() if is_code.any()}
     if not found:
         return facts, []
-    listed = [f'{facts.loc[c.idxmax(), n]} in {n} ({c.sum()})' for n, c in found.items()]
+    listed = [f'{facts[n][c].iloc[0]} in {n} ({c.sum()})' for n, c in found.items()]
     text = f'Codes read as missing values: {list_briefly(listed, 5)}'
     caution = Caution(
         text, 'These participants have no value there', 'Write n/a for unknown values', PARTICIPANTS

@@ -337,7 +337,7 @@ def _default(people: Table, role: Role, others: Collection[str] = ()) -> str | N
     """Find the column with a role that varies; the most complete one if there are several."""
     known = [name for name in columns_of(people.columns, role) if name not in others]
     varying = [name for name in known if len(set(people.text[name].dropna())) > 1]
-    return min(varying, key=lambda name: _flaws(people.text[name], role), default=None)
+    return min(varying, key=lambda name: _flaws(people.text[str(name)], role), default=None)
 
 
 def _flaws(cells: pd.Series, role: Role) -> tuple[bool, int]:
@@ -657,14 +657,15 @@ def uses_of_columns(
         Facts about visits, joined from the tables.
     """
     roles = {groups.column: ('diagnosis', '')} if groups.column else {}
+    use: tuple[str, str] | None
     extra = {columns.options.icv_column: 'head size', columns.options.site_column: 'site'}
     for name, own in columns.own.items():
-        use = extra.get(name) or f'covariate {noun_of(own)}'.rstrip()
-        roles[own] = (use, 'by default' if own in columns.defaults else '')
+        role = extra.get(name) or f'covariate {noun_of(own)}'.rstrip()
+        roles[own] = (role, 'by default' if own in columns.defaults else '')
     rows = []
     for number, each in enumerate(tables):
         ids = {each.id_column: 'id', each.session_column: 'session'}
-        rows += [(each.source.name, name, use, '') for name, use in ids.items() if name]
+        rows += [(each.source.name, name, role, '') for name, role in ids.items() if name]
         for name in each.table.columns:
             use = roles.get(name) if people.source_of(name) == each.source else None
             if use is None and number == 0 and (name in regions or name in unused):

@@ -106,7 +106,7 @@ def _table_of_page(
     """Return a table whose identifiers are its own in the page."""
     context['drawn'].append(frame)
     identity = f'{slug(str(context.name))}-{len(context["drawn"])}'
-    return table(frame, caption, *args, **how, identity=identity)
+    return table(frame, caption, *args, **{**how, 'identity': identity})
 
 
 def _linked(address: str | None, text: object) -> object:

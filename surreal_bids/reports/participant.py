@@ -563,7 +563,7 @@ def _z_scores(one: Individual) -> pd.DataFrame:
     """Return the z-scores of the last visit by region, the most unusual first."""
     row = one.at_last(one.deviations)
     features = [name for name in one.tables.region_of if name in row]
-    values = row[features].tail(1).T.squeeze(axis=1).astype(float) if len(row) else pd.Series()
+    values = row[features].astype(float).iloc[-1] if len(row) else pd.Series(dtype=float)
     values = values.dropna().rename(index=one.tables.region_of)
     values = values.sort_values(key=abs, ascending=False, kind='stable')
     return pd.DataFrame({'Region': values.index, 'z-score (SD of controls)': values.to_numpy()})

@@ -240,6 +240,6 @@ def with_centiles(results: pd.DataFrame, cohort: Cohort, names: Sequence[str]) -
         place = np.heaviside(r - results.loc[controls.visits.index, name].to_numpy(float), 0.5)
         below = np.where(is_own, 0.0, place).sum(axis=1)
         centiles[f'{name}{CENTILE_SUFFIX}'] = 100 * (below + 0.5) / (n + 1)
-    table = pd.DataFrame(centiles, known).assign(**{CENTILE_OF: ALL_CONTROLS, CENTILE_CONTROLS: n})
+    table = pd.DataFrame(centiles | {CENTILE_OF: ALL_CONTROLS, CENTILE_CONTROLS: n}, known)
     others = results.drop(columns=table.columns, errors='ignore')
     return insert_columns(others, tidy_centiles(table, results.index), names)

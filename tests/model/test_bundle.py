@@ -68,7 +68,7 @@ def test_what_is_no_whole_model_is_refused(bundle, damage, message):
 
 def test_an_unfinished_training_is_told_from_no_model(tmp_path):
     (tmp_path / 'checkpoints').mkdir()
-    with pytest.raises(DataError, match='training is not finished'):
+    with pytest.raises(DataError, match='has not ended: wait for it'):
         load_bundle(tmp_path)
 
 
@@ -79,7 +79,7 @@ def test_a_full_disk_leaves_the_earlier_model(bundle, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr('os.fsync', refuse)
-    with pytest.raises(OutputError, match='free some space'):
+    with pytest.raises(OutputError, match='No space left'):
         save_bundle(bundle, {'a': torch.ones(1)}, {'Name': 'new'})
     assert {name: (bundle / name).read_bytes() for name in (CARD, TENSORS)} == before
     assert len(list(bundle.iterdir())) == 2

@@ -253,8 +253,10 @@ class TestNobodyIll:
         later[REGIONS] += np.random.default_rng(0).normal(0, 5, later[REGIONS].shape)
         others = {'site0': 'site1', 'site1': 'site0'}
         later.loc[first.index[3:40], 'site'] = first['site'].iloc[3:40].map(others)
-        pd.concat([first, later]).to_csv(tmp_path / 'visits.tsv', sep='\t')
-        cohort = read_cohort(tmp_path / 'visits.tsv')
+        visits = pd.concat([first, later])
+        visits[['session_id', *REGIONS]].to_csv(tmp_path / 'volumes.tsv', sep='\t')
+        visits.drop(columns=REGIONS).to_csv(tmp_path / 'people.tsv', sep='\t')
+        cohort = read_cohort(tmp_path / 'volumes.tsv', tmp_path / 'people.tsv')
         lenient = replace(cohort, options=replace(cohort.options, unseen_site='skip'))
         part = prepare(lenient.select(~cohort.visits['participant_id'].isin(small[:3])))
         assert part.visits is not None
