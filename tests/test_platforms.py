@@ -51,10 +51,11 @@ TABLES = """
 import surreal_bids.model.number as stability
 from surreal_bids.cli.gan import main
 stability.PERMUTATIONS = stability.REPRODUCTIONS = 1
-table, model, out = sys.argv[2:]
+table, people, model, out = sys.argv[2:]
 short = '--n-patterns 1 --repetitions 2 --iterations 20 --folds 0'.split()
-code = main(['fit', table, '--out', model, *short])
-sys.exit(code or main(['apply', table, '--model', model, '--out', out]))
+given = [table, '--participants', people]
+code = main(['fit', *given, '--out', model, *short])
+sys.exit(code or main(['apply', *given, '--model', model, '--out', out]))
 """
 
 
@@ -74,7 +75,7 @@ def encoding_warnings(done):
 
 @pytest.fixture(scope='module')
 def study(tmp_path_factory):
-    """A table of 40 controls and 40 patients with 12 regions, and a folder for the model."""
+    """Tables of 40 controls and 40 patients with 12 regions, and a folder for the model."""
     folder = tmp_path_factory.mktemp('study')
     rng = np.random.default_rng(0)
     patient = np.repeat([0, 1], 40)
@@ -82,7 +83,8 @@ def study(tmp_path_factory):
     values[:, :6] -= 300 * (patient * rng.uniform(size=80))[:, None]
     table = pd.DataFrame(values, columns=[f'region_{k}' for k in range(12)])
     table.insert(0, 'participant_id', [f'sub-{k:03}' for k in range(80)])
-    table.insert(1, 'diagnosis', np.where(patient, 'PT', 'CN'))
+    people = table[['participant_id']].assign(diagnosis=np.where(patient, 'PT', 'CN'))
+    people.to_csv(folder / 'participants.tsv', sep='\t', index=False)
     table.to_csv(folder / 'volumes.tsv', sep='\t', index=False)
     return folder
 
@@ -96,7 +98,7 @@ def test_everything_imports(tmp_path):
 
 @pytest.mark.slow
 def test_tables_become_r_indices(study):
-    paths = (study / name for name in ('volumes.tsv', 'model', 'rindices.tsv'))
+    paths = (study / name for name in ('volumes.tsv', 'participants.tsv', 'model', 'rindices.tsv'))
     done = run(TABLES, *paths, folder=study)
     assert done.returncode == 0, done.stderr[-2000:]
     assert encoding_warnings(done) == []

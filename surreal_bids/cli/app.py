@@ -33,6 +33,7 @@ from surreal_bids.parallel import find_device, start_server
 if TYPE_CHECKING:
     from surreal_bids.bids.survey import Survey
     from surreal_bids.names import Visit
+    from surreal_bids.rindices.model import TableModel
 
 LOGGER = logging.getLogger(__name__)
 
@@ -127,17 +128,17 @@ def run(arguments: Sequence[str]) -> int:
         )
     if _processes_images(config) and not any(config.output_dir.glob('sub-*')):
         start_server()  # Of a first run, which needs it in any case.
-    check_options(config)
+    model = check_options(config)
     if config.roi_table is not None and config.analysis_levels == ('group',):
         check_output_folder(config.bids_dir, config.output_dir)
-        return _run_group(config, ())
+        return _run_group(config, (), model)
     survey = survey_dataset(config)
     if config.dry_run:
-        return _show(config, survey)
-    return _run_levels(config, survey)
+        return _show(config, survey, model)
+    return _run_levels(config, survey, model)
 
 
-def _run_levels(config: AppConfig, survey: Survey) -> int:
+def _run_levels(config: AppConfig, survey: Survey, model: TableModel | None) -> int:
     """Run the requested levels on the images of a survey."""
     code = 0
     log_cautions(survey.notes)
@@ -149,7 +150,7 @@ def _run_levels(config: AppConfig, survey: Survey) -> int:
             remedy = 'Correct this, and run the participant level again'
             LOGGER.warning(Caution(problem.reason, used, remedy, who=problem.name))
     if 'group' in config.analysis_levels:
-        code = max(code, _run_group(config, survey.expected))
+        code = max(code, _run_group(config, survey.expected, model))
     return code
 
 
@@ -159,8 +160,11 @@ def _processes_images(config: AppConfig) -> bool:
     return 'participant' in config.analysis_levels and not elsewhere
 
 
-def check_options(config: AppConfig) -> None:
-    """Check all files and folders given as options before the run starts."""
+def check_options(config: AppConfig) -> TableModel | None:
+    """Check all files and folders given as options before the run starts.
+
+    Returns the model to apply, if there is one.
+    """
     from surreal_bids.bids.derivatives import segmentation_label
     from surreal_bids.cli.execution import check_running_options
     from surreal_bids.cli.plan import check_anatomy_options
@@ -172,12 +176,13 @@ def check_options(config: AppConfig) -> None:
     if 'group' in config.analysis_levels:
         from surreal_bids.cli.group import check_group_options
 
-        check_group_options(config)
-    elif config.dry_run and config.device in ('cuda', 'mps'):
+        return check_group_options(config)
+    if config.dry_run and config.device in ('cuda', 'mps'):
         find_device(config.device)
+    return None
 
 
-def _show(config: AppConfig, survey: Survey) -> int:
+def _show(config: AppConfig, survey: Survey, model: TableModel | None) -> int:
     from surreal_bids.bids.survey import Problem
     from surreal_bids.cli.dry_run import summarise
     from surreal_bids.cli.main import end_dry_run
@@ -188,10 +193,10 @@ def _show(config: AppConfig, survey: Survey) -> int:
     if 'participant' not in config.analysis_levels:
         sys.stdout.write(summarise(config, survey, None))
         sys.stdout.flush()
-        _run_group(config, survey.expected)
+        _run_group(config, survey.expected, model)
         return 1 if survey.problems else 0
     plan = without_bad_results(make_plan(config, survey))
-    wrong = _wrong_with_tables(config)
+    wrong = _wrong_with_tables(config, model)
     if wrong:
         plan = replace(plan, problems=[*plan.problems, Problem('group level', str(wrong))])
     sys.stdout.write(summarise(config, survey, plan))
@@ -202,13 +207,13 @@ def _show(config: AppConfig, survey: Survey) -> int:
     return 1 if plan.problems else 0
 
 
-def _wrong_with_tables(config: AppConfig) -> SurrealError | None:
+def _wrong_with_tables(config: AppConfig, model: TableModel | None) -> SurrealError | None:
     """Check the tables of the group level, if it will run; return the error instead of raising."""
     from surreal_bids.cli.group import check_group_tables
 
     try:
         if 'group' in config.analysis_levels:
-            check_group_tables(config)
+            check_group_tables(config, model)
     except SurrealError as error:
         return error
     return None
@@ -230,7 +235,7 @@ def _run_participants(config: AppConfig, survey: Survey) -> int:
     return 1 if failed else 0
 
 
-def _run_group(config: AppConfig, expected: Sequence[Visit]) -> int:
+def _run_group(config: AppConfig, expected: Sequence[Visit], model: TableModel | None) -> int:
     from surreal_bids.cli.group import run_group_level
 
-    return run_group_level(config, expected)
+    return run_group_level(config, expected, model)

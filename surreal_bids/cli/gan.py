@@ -165,10 +165,10 @@ def run_fit(arguments: argparse.Namespace) -> int:
 
 def _report_finished(folder: Path, made_from: str) -> int:
     """Say that a model is there already, if it was made from the same inputs."""
-    from surreal_bids.rindices.model import TableModel
+    from surreal_bids.rindices.model import load_table_bundle
 
-    model = TableModel.load(folder)  # An error if it is damaged.
-    if model.notes.get(MADE_FROM) != made_from:
+    _, card = load_table_bundle(folder)  # An error if it is damaged.
+    if card.get(MADE_FROM) != made_from:
         raise OutputError(
             f'{folder}: holds a model that was made from other inputs, with other options or by '
             'another version; choose another folder or use --overwrite'

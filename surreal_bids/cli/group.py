@@ -91,7 +91,9 @@ ONLY_TRAINING = {flag_of(each.name) for each in fields(TrainingOptions)} - {
 """Options that have no effect on a model to apply."""
 
 
-def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
+def run_group_level(
+    config: AppConfig, expected: Sequence[Visit] = (), model: TableModel | None = None
+) -> int:
     """Run the group level.
 
     Everything that can be wrong with the data is found before anything is written.
@@ -102,6 +104,8 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
         What was asked for.
     expected
         Visits that should have volumes: those with an image.
+    model
+        The model of `--model`, as `check_group_options` returned it; `None` trains one.
 
     Raises
     ------
@@ -113,7 +117,6 @@ def run_group_level(config: AppConfig, expected: Sequence[Visit] = ()) -> int:
     check_output_folder(config.bids_dir, config.output_dir)
     check_work_folder(config.bids_dir, config.work_dir)
     _require_inputs_kept(config)
-    model = None if config.model is None else TableModel.load(config.model)
     cohort = _read_cohort(config, model, expected)
     log_cautions(cohort.warnings)
     summarise(summarise_cohort(cohort.of_participants(config.participant_label)))
@@ -162,10 +165,11 @@ def _read_cohort(config: AppConfig, model: TableModel | None, expected: Sequence
     return replace(cohort, warnings=(*cohort.warnings, *children(model, cohort)))
 
 
-def check_group_options(config: AppConfig) -> None:
+def check_group_options(config: AppConfig) -> TableModel | None:
     """Check whatever the group level will need that is known before the participant level.
 
-    A dry run checks the tables later, and lists what is wrong beside problems with images.
+    Returns the model to apply, if there is one. A dry run checks the tables later, and lists what
+    is wrong beside problems with images.
 
     Raises
     ------
@@ -174,17 +178,18 @@ def check_group_options(config: AppConfig) -> None:
     """
     _check_model_options(config)
     _require_inputs_kept(config)
+    model = None
     if config.model is not None:
-        TableModel.load(config.model)
+        model = TableModel.load(config.model)
     else:
         find_device(config.device)
-    if 'participant' not in config.analysis_levels:
-        return  # The group level itself reads everything before it writes.
-    if not config.dry_run:
-        check_group_tables(config)
+    # Without the participant level, the group level itself reads everything before it writes.
+    if 'participant' in config.analysis_levels and not config.dry_run:
+        check_group_tables(config, model)
+    return model
 
 
-def check_group_tables(config: AppConfig) -> None:
+def check_group_tables(config: AppConfig, model: TableModel | None) -> None:
     """Check the tables that the group level will read, as far as there are any yet.
 
     Raises
@@ -192,9 +197,7 @@ def check_group_tables(config: AppConfig) -> None:
     SurrealError
         A table or column is missing or cannot be used, or participants are too few.
     """
-    needs = (
-        None if config.model is None else TableModel.load(config.model).preprocessing.requirements
-    )
+    needs = None if model is None else model.preprocessing.requirements
     participants = _find_participants(config)
     for table in filter(None, (config.exclude, *config.phenotype)):
         read_table(table)
@@ -202,7 +205,7 @@ def check_group_tables(config: AppConfig) -> None:
         counts = check_participants(participants, config, needs)
     else:
         counts = read_cohort(config.roi_table, participants, config, model=needs).counts
-    if config.model is None:
+    if model is None:
         usable_folds(counts, config.folds)
 
 

@@ -202,6 +202,7 @@ class Processing:
         self._n_reports = 0
         self._locks: dict[str, ExitStack] = {}
         self._problems = list(plan.problems)
+        self._errors: defaultdict[str, dict[str, str]] = defaultdict(dict)
         if config.reports_only:
             self._problems += [
                 Problem(job.image.name, f'{reason}; run without --reports-only', 'report')
@@ -288,12 +289,15 @@ class Processing:
 
     def _reports_after(self, jobs: Sequence[Job]) -> pe.Workflow | None:
         """Build the reports of participants without another pending image."""
-        waiting = {job.participant for job in self._unsettled.values()}
         ended = dict.fromkeys(job.participant for job in jobs)
-        ready = [label for label in ended if label not in waiting]
+        ready = [label for label in ended if not self._waits(label)]
         due = [label for label in ready if self._report_is_due(label)]
         self._unlock(label for label in ready if label not in due)
         return self._reports(due) if due else None
+
+    def _waits(self, label: str) -> bool:
+        """Whether another image of a participant is pending."""
+        return any(job.participant == label for job in self._unsettled.values())
 
     def _settle_job(self, job: Job, crashes: Iterable[Crash]) -> None:
         """Record the result of an image; crash reports are stored with the logs.
@@ -317,10 +321,11 @@ class Processing:
             reason = f'{reason}: the run ended early; rerun the command to resume'
             failures['outputs'] = Problem(job.image.name, reason, 'outputs')
         self._problems += failures.values()
-        if failures:
-            errors = {f'{job.image.name}, {step}': each.reason for step, each in failures.items()}
-            log = self._log_of(job).relative_to(self._config.output_dir)
-            write_failed_steps(self._config.output_dir, job.participant, errors, log.as_posix())
+        errors = self._errors[job.participant]
+        errors |= {f'{job.image.name}, {step}': each.reason for step, each in failures.items()}
+        if errors and not self._waits(job.participant):  # The next image deletes the page.
+            logs = 'the folder logs'
+            write_failed_steps(self._config.output_dir, job.participant, errors, logs)
         self._progress.finish(job.workflow_name, bool(failures))
         LOGGER.info('%s: %s', job.image.name, 'failed' if failures else 'done')
         for warning in Record.read(self._config.output_dir, job.image.visit).warnings:

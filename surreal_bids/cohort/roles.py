@@ -320,7 +320,7 @@ def choose_columns(
     return Columns(options, own, defaults={*own.values()} - named)
 
 
-def _require(people: Table, names: Iterable[str], remedy: str = '') -> dict[str, str]:
+def _require(people: Table, names: Iterable[str], why: str = '') -> dict[str, str]:
     """Find the column of each name, or list those that are missing."""
     found = {name: find_column(people.columns, name) for name in names}
     missing = [name for name, column in found.items() if column is None]
@@ -328,7 +328,7 @@ def _require(people: Table, names: Iterable[str], remedy: str = '') -> dict[str,
         files = ', '.join(dict.fromkeys(map(str, (people.source, *people.joined.values()))))
         raise DataError(
             f'{files}: no column {list_briefly(missing)}; {alternatives(missing, people.columns)}'
-            f'{remedy or "; if another table has it, add that table with --participants"}'
+            f'{why}; if another table has it, add that table with --participants'
         )
     return {name: column for name, column in found.items() if column is not None}
 

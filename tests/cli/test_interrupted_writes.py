@@ -182,3 +182,5 @@ def test_folders_and_files_of_a_user_need_overwrite(home, tmp_path, capsys):
         assert run(*words(command, home, out)) == 73
         assert name in capsys.readouterr().err
         assert [path.read_text() for path in out.iterdir()] == ['mine']
+    (tmp_path / 'fit' / 'rindices.tsv').rename(tmp_path / 'fit' / 'thesis.txt')
+    assert run(*words('fit', home, tmp_path / 'fit')) == 73

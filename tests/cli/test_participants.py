@@ -24,6 +24,7 @@ from surreal_bids.cli.plan import Job, Plan
 from surreal_bids.cli.simulate import main as simulate
 from surreal_bids.config import AppConfig
 from surreal_bids.files import write_image
+from surreal_bids.reports.participant import ERRORS, read_parts
 from tests.cli.tiny_study import write_study
 from tests.interfaces import phantom
 
@@ -123,14 +124,14 @@ def unfinished(monkeypatch):
 
 @pytest.mark.usefixtures('unfinished')
 def test_whoever_was_not_finished_is_told_even_without_a_crash(tmp_path, capsys):
-    arguments = write_study(tmp_path, T1W.format('01'), T1W.format('02'))
-    assert main([*arguments, '--clean-on-success']) == 1
+    names = [f'sub-01_ses-{s}' for s in 'ab']
+    images = [f'sub-01/ses-{s}/anat/sub-01_ses-{s}_T1w.nii.gz' for s in 'ab']
+    assert main([*write_study(tmp_path, *images), '--clean-on-success']) == 1
     told = capsys.readouterr().out
-    assert [line.split()[:2] for line in told.splitlines()[1:3]] == [
-        ['sub-01', 'outputs'],
-        ['sub-02', 'outputs'],
-    ]
+    assert [line.split()[:2] for line in told.splitlines()[1:3]] == [[n, 'outputs'] for n in names]
     assert told.count('the run ended early; rerun the command') == 2
+    page = (tmp_path / 'out' / 'sub-01.html').read_text()
+    assert all(f'{name}, outputs' in page for name in names)
 
 
 @pytest.mark.usefixtures('unfinished')
@@ -318,7 +319,7 @@ def test_simulated_heads_from_start_to_end(heads, tmp_path, capsys):
     lesions = ['--participant-label', 'CN0001', '-d', f'lesions={masks}']
     assert main([*map(str, arguments), *lesions]) == 1
     assert 'no voxel of the lesion mask is in the brain' in capsys.readouterr().out
-    assert not report.exists(), 'a report of results that are out of date'
+    assert list(read_parts(out, 'CN0001')) == [ERRORS], 'results that are out of date are gone'
 
 
 LOGS = ('sub-01', 'sub-02')
