@@ -120,8 +120,8 @@ class FeatureList:
     @property
     def scale_with_head(self) -> bool:
         """Whether features depend on the size of the head, unlike cortical thickness."""
-        thick = sum('thickness' in name.lower() for name in self.names)
-        return 2 * thick <= len(self.names)
+        thick = ['thickness' in name.lower() for name in self.names]
+        return not thick or not all(thick)
 
     @property
     def noun(self) -> str:

@@ -18,7 +18,7 @@ TEXT = st.text(
 ).filter(str.strip)
 STRATEGIES = {
     str: TEXT,
-    Path: TEXT.map(Path),
+    Path: TEXT.filter(lambda text: not text.startswith('~')).map(Path),
     int: st.integers(1, 100),
     float: st.floats(1, 3),
     bool: st.booleans(),

@@ -47,8 +47,8 @@ MOST_WRONG = 0.05
 """Share of visits in another unit above which the table is wrong; below it, single visits are."""
 
 IMPLAUSIBLE, IMPOSSIBLE = 6.0, 10.0
-"""Robust standard deviations from the median beyond which a covariate is an error or a volume is
-named in a warning, and beyond which a volume is an error."""
+"""Robust standard deviations from the median beyond which a covariate or volume is named
+in a warning, and beyond which a volume is an error."""
 
 OUTLYING, OUTLYING_SHARE = 4.0, 1 / 3
 """Robust standard deviations from the median of the group beyond which a region is outlying, and
@@ -362,11 +362,11 @@ def empty(study: Study) -> Iterator[Finding]:
 
 
 def impossible(study: Study) -> Iterator[Finding]:
-    """Ages, head sizes and other covariates far from those of everyone else, such as 999."""
+    """Impossible ages and head sizes, and codes for missing values such as -9 and 999."""
     for name in map(str, study.people.select_dtypes('number')):
         values = study.people[name]
         known = values[study.main]
-        wrong = missing_codes(values) | _isolated(values, known)
+        wrong = missing_codes(values)
         if means(name, 'age'):
             wrong |= ~values.between(*POSSIBLE_AGE)
         if name == study.options.icv_column:
@@ -374,13 +374,9 @@ def impossible(study: Study) -> Iterator[Finding]:
             wrong |= ~values.between(median / OTHER_HEAD, median * OTHER_HEAD)
         rows = values.index[wrong & values.notna()]
         if len(rows):
-            yield Finding(
-                rows={
-                    str(row): f'{name} is {plain_number(values[row], 6)}, far from all others '
-                    f'(median {plain_number(known.median(), 6)})'
-                    for row in rows
-                },
-            )
+            median = plain_number(known.median(), 6)
+            why = {str(row): plain_number(values[row], 6) for row in rows}
+            yield Finding(rows={r: f'{name} is {v} (median {median})' for r, v in why.items()})
 
 
 def missing_codes(values: pd.Series) -> pd.Series:
@@ -392,6 +388,19 @@ def missing_codes(values: pd.Series) -> pd.Series:
     width = rest.max() - rest.min()
     below = (values < rest.min() - width) | ((values < 0) & (rest.min() >= 0))
     return is_code & (below | (values > rest.max() + width))
+
+
+def far_covariates(study: Study) -> Iterator[Finding]:
+    """Covariates other than age that are far from those of everyone else."""
+    for name in map(str, study.people.select_dtypes('number')):
+        values = study.people[name]
+        far = values[_isolated(values, values[study.main])]
+        if len(far) and not means(name, 'age'):
+            listed = (f'{plain_number(value, 6)} of {row}' for row, value in far.items())
+            yield Finding(
+                f'{name} is far from that of others: {list_briefly(listed, 5)}',
+                'A single value may change the correction of everyone',
+            )
 
 
 def _isolated(values: pd.Series, known: pd.Series) -> pd.Series:
@@ -650,6 +659,7 @@ CHECKS = (
     Check(unrelated_size, 'warn', 'check that rows belong to the same participants'),
     Check(exchanged_sexes, 'warn', 'check the codes of the sexes'),
     Check(ages_like_months, 'warn', 'write ages in years, or ignore this if they are'),
+    Check(far_covariates, 'warn', 'correct it if it is an error'),
     Check(strange_volumes, 'warn', SEGMENTATION),
     Check(near_copies, 'warn', 'check that they are different participants'),
 )

@@ -764,7 +764,7 @@ def _unify_sex(column: pd.Series, levels: Sequence[str]) -> pd.Series:
     names = {str(sex_of(level)): level for level in levels} or {'F': 'F', 'M': 'M'}
     if not levels and column[meant.notna()].nunique() <= meant.nunique():
         return column
-    return meant.map(names).where(meant.notna(), column)
+    return meant.map(names).where(meant.notna(), column).astype(column.dtype)
 
 
 def _as_given(

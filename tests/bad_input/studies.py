@@ -26,7 +26,7 @@ SHAPE = (7, 8, 9)
 
 TINY = ('--n-patterns', '2', '--ortho', '0.2', '--repetitions', '2', '--device', 'cpu')
 ALONE = ('--nprocs', '1')
-TRAINING = (*TINY, '--iterations', '10', '--preset', 'correlated', '--folds', '2')
+TRAINING = (*TINY, '--iterations', '20', '--folds', '0')
 COLUMNS = ('--covariates', 'age', 'sex', '--site-column', 'site', '--icv-column', 'icv')
 
 

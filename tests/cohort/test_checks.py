@@ -88,9 +88,9 @@ def test_a_covariate_that_equals_the_group_stops(tmp_path):
 
 EXCLUDED = {
     'missing age': (lambda v, p: (v, put(p, 'age', None)), 'age is missing'),
-    'age 999': (lambda v, p: (v, put(p, 'age', 999)), 'age is 999, far from'),
+    'age 999': (lambda v, p: (v, put(p, 'age', 999)), r'age is 999 \(median'),
     'age -9': (lambda v, p: (v, put(p, 'age', -9)), 'age is -9'),
-    'small head': (lambda v, p: (v, put(p, 'icv', 1e5)), 'icv is 100000, far'),
+    'small head': (lambda v, p: (v, put(p, 'icv', 1e5)), r'icv is 100000 \(median'),
     'missing volume': (lambda v, p: (put(v, v.columns[1], None), p), 'no volume of'),
     'empty region': (lambda v, p: (put(v, v.columns[1], 0.0), p), 'no volume of'),
     'copy': (lambda v, p: close_copy(v, p, 0.0), 'the same volumes'),
@@ -136,6 +136,20 @@ def test_what_is_unlikely_warns(tmp_path, name):
     cohort = read(tmp_path, *damage(*study()))
     assert pd.Series([each.found for each in cohort.warnings]).str.contains(message).any()
     assert cohort.exclusions.empty
+
+
+def test_who_is_only_far_from_others_stays(tmp_path):
+    """As in samples of students with a few old participants."""
+    volumes, people = study()
+    people['age'] = [7, 80, 85, 88, *np.linspace(20, 26, 76)]
+    people['lesions'] = [9.0, *np.linspace(0.9, 1.1, 79)]
+    cohort = read(tmp_path, volumes, people, covariates=('age', 'sex', 'lesions'))
+    assert cohort.exclusions.empty
+    told = [each.found for each in cohort.warnings if 'far from' in each.found]
+    assert told == [f'lesions is far from that of others: 9 of {people.index[0]}']
+    people.iloc[:2, people.columns.get_loc('age')] = [-9, 130]
+    excluded = read(tmp_path, volumes, people, covariates=('age', 'sex')).exclusions
+    assert list(excluded.index) == list(people.index[:2])
 
 
 @pytest.mark.parametrize('share', [0.7, 0.85, 0.97])

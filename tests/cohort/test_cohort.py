@@ -345,6 +345,7 @@ def test_a_real_table_of_freesurfer(tmp_path):
         table.rename(columns=change).to_csv(tmp_path / 'fcon.csv')
         cohort = read_cohort(tmp_path / 'fcon.csv')
         assert len(cohort) > 0.97 * len(table)
+        assert cohort.people['age'].max() == table['age'].max() > 80
         names = [name.lower().replace('.', '-').replace('_', '-') for name in cohort.wanted.names]
         assert {'etiv', 'surfaceholes', '3rd-ventricle', 'sub-id', ''}.isdisjoint(names)
         assert {'left-hippocampus', 'left-cerebellum-cortex'} <= set(names)
@@ -356,7 +357,11 @@ def test_a_real_table_of_freesurfer(tmp_path):
 
 def test_the_sample_of_the_authors(tmp_path):
     path = shared_data('official') / 'sample_roi.csv'
-    cohort = read_cohort(path)
+    with pytest.raises(DataError, match=r'not regions of MUSE or FreeSurfer .*--features'):
+        read_cohort(path)
+    regions = tmp_path / 'regions.txt'
+    regions.write_text('\n'.join(f'roi{k}' for k in range(100)))
+    cohort = read_cohort(path, options=CohortOptions(features=str(regions)))
     assert len(cohort) == len(pd.read_csv(path))
     assert cohort.visits.index[0] == 'subject0'
     assert cohort.exclusions.empty
