@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from html import escape
@@ -51,9 +52,11 @@ def build_once(tmp_path_factory) -> Callable[[str, Callable[[Path], object]], Pa
 
     def once(name: str, build: Callable[[Path], object]) -> Path:
         folder, done = root / 'shared' / name, root / 'shared' / f'{name}.done'
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(done.with_suffix('.lock')):
             if not done.exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir()
                 build(folder)
                 done.touch()
         return folder

@@ -182,15 +182,6 @@ def test_options_without_effect_are_named(attempt, words, code, named):
     assert (found, named in said) == (code, True), said
 
 
-@pytest.mark.parametrize(
-    ('words', 'code'),
-    [(('--folds', 1), USAGE), (('--model', 'x'), DATA)],
-)
-def test_what_the_group_level_refuses_stops_before_the_participant_level(attempt, words, code):
-    found, said = attempt(lambda s: s.add(*words), 'both', 'images')
-    assert (found, words[0] in said or 'x is not a model' in said) == (code, True), said
-
-
 def test_lists_may_be_given_in_parts():
     words = ['in', 'out', 'group', '--covariates', 'age', '--covariates', 'sex', 'educ']
     assert parse_arguments(words)[0].covariates == ('age', 'sex', 'educ')

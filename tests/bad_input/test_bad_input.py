@@ -1,37 +1,34 @@
-"""Every kind of bad input, through one of the commands that read it.
+"""Bad input through the commands, one or two examples for each reader.
 
-Commands share their readers; a few cases of each kind go through all commands to prove it. Options
-and outputs go through all commands too, since each command has its own. A case passes if the
-command ends with the expected code, names what the user has to act on, shows no traceback, leaves
-every file as it was, and writes nothing when it refuses.
+The rules are tested where they live. Here, a command has to end with the expected code, name what
+the user has to act on, show no traceback, leave every file as it was, and write nothing when it
+refuses.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 import re
-from collections.abc import Sequence
+import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from zlib import crc32
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
-from tests.bad_input import commands, datasets, models
-from tests.bad_input.cases import ACCEPTED, Case
-from tests.bad_input.studies import DOORS, Study, contents, copy_into, study_of
-
-CASES = [*models.CASES, *commands.CASES, *datasets.CASES]
-
-SHARED = {
-    *('id-twice', 'people-missing', 'volumes-utf16', 'value-div0', 'value-missing', 'unit-cm3'),
-    *('ages-in-months', 'group-one-only', 'covariate-absent', 'icv-in-cm3', 'model-missing'),
-    *('model-card-edited', 'model-tensors-swapped', 'dataset-missing'),
-}
-"""Cases of tables and models that go through all commands, which share their readers."""
-
-OWN = {case.id for case in commands.CASES}
-"""Cases of options and outputs, of which each command has its own."""
+from tests.bad_input.studies import DOORS, SHAPE, Study, contents, copy_into, study_of, write_image
 
 pytestmark = pytest.mark.usefixtures('few_draws', 'undrawn_figures')
+
+TRAIN = ('fit', 'group')
+APPLY = ('apply', 'group_apply')
+TABLES = (*TRAIN, *APPLY)
+LEVELS = ('participant', 'both')
+MODELS = ('apply', 'card', 'group_apply', 'add_site')
+USAGE, NO_DATASET, NO_MATCH, DATA, OUTPUT = 2, 16, 18, 65, 73
+ACCEPTED, SOME_FAILED = 0, 1
 
 OUTPUTS = re.compile(
     r'(out|work|rindices_report|rindices(_contributions|_changes|_diagnosis)?\.(tsv|json))(/|$)'
@@ -42,10 +39,157 @@ LONGEST_MESSAGE = 2500
 """Most characters of the standard error that a user can be expected to read."""
 
 
-def test_there_are_enough_kinds_and_each_has_its_own_name():
-    names = [case.id for case in CASES]
-    assert len(set(names)) == len(names) >= 120
-    assert set(names) > SHARED
+class Case(NamedTuple):
+    """What is done to a sound study, what each command says of it (regular expressions), which
+    commands are tried, and their exit code."""
+
+    damage: Callable[[Study], Any]
+    says: Sequence[str]
+    doors: Sequence[str] = TABLES
+    code: int = DATA
+
+
+def options(*words: object) -> Callable[[Study], None]:
+    """Words added to the command line; `{folder}` stands for the folder of the study."""
+    return lambda s: s.add(*(str(word).format(folder=s.folder) for word in words))
+
+
+def file_for(flag: str, name: str, text: str) -> Callable[[Study], None]:
+    """A file of some text for an option."""
+
+    def damage(study: Study) -> None:
+        (study.folder / name).write_text(text)
+        study.add(flag, study.folder / name)
+
+    return damage
+
+
+def put(which: str, column: str, change: Callable[[Any], Any]) -> Callable[[Study], None]:
+    """Change a column of a table, its cells being text."""
+    return lambda s: s.edit(
+        getattr(s, which), lambda table: table.assign(**{column: change(table[column])})
+    )
+
+
+def cubic_centimetres(study: Study) -> None:
+    study.edit(study.volumes, lambda table: table.astype(float) / 1000)
+
+
+def row_twice(study: Study) -> None:
+    lines = study.volumes.read_text().splitlines(keepends=True)
+    study.volumes.write_text(''.join([*lines, lines[5]]))
+
+
+def edited_card(study: Study) -> None:
+    card = study.model / 'model.json'
+    card.write_text(card.read_text().replace('"age"', '"educ"'))
+
+
+def other_tensors(study: Study) -> None:
+    tensors = study.model / 'model.safetensors'
+    content = bytearray(tensors.read_bytes())
+    content[-1] ^= 255
+    tensors.write_bytes(content)
+
+
+def filled(study: Study) -> None:
+    study.out.mkdir()
+    (study.out / 'thesis.txt').write_text('years of work')
+
+
+def hard_link_to_the_table(study: Study) -> None:
+    os.link(study.volumes, study.folder / 'same.tsv')
+    study.add('--out', study.folder / 'same.tsv', '--overwrite')
+
+
+def table_in_outputs(study: Study) -> None:
+    """The table of volumes is one that the group level itself would write."""
+    place = study.out / 'phenotype' / 'roi_volumes.tsv'
+    place.parent.mkdir(parents=True)
+    study.volumes.rename(place)
+    study.add('--roi-table', place)
+
+
+def model_in_outputs(study: Study) -> None:
+    study.out.mkdir()
+    study.model.rename(study.out / 'models')
+    study.add('--model', study.out / 'models')
+
+
+OF_TABLES = {
+    'no-table': Case(lambda s: s.volumes.unlink(), [r'volumes\.tsv', 'no such file|not found']),
+    'no-participants': Case(lambda s: s.people.unlink(), [r'participants\.tsv']),
+    'utf16': Case(
+        lambda s: s.volumes.write_bytes(b'\xff\xfe\0\1' * 99), [r'volumes\.tsv', 'utf|text|table']),
+    'id-twice': Case(row_twice, [r'volumes\.tsv', 'sub-005', 'more than one row']),
+    'text': Case(put('volumes', 'MUSE_31', lambda c: ['#DIV/0x', *c[1:]]), ['DIV/0x', 'sub-001']),
+    'cm3': Case(cubic_centimetres, ['1,000 times smaller', 'mm3']),
+    'months': Case(put('people', 'age', lambda c: c.astype(float) * 12), ['months', 'in years']),
+    'one-group': Case(put('people', 'diagnosis', lambda c: 'CN'), ['--group-column'], TRAIN),
+    'no-column': Case(options('--covariates', 'ages'), ['no column ages'], TRAIN),
+    'option': Case(options('--no-such-option'), ['no-such-option'], TABLES, USAGE),
+    'value': Case(options('--ortho', 'nan'), ['ortho', 'nan'], TRAIN, USAGE),
+    'device': Case(options('--device', 'tpu'), ['device', 'tpu', 'cpu'], TRAIN, USAGE),
+    'of-a-model': Case(options('--icv', 'none'), ['--icv', 'model'], ('group_apply',), USAGE),
+    'folds': Case(options('--folds', 500), ['folds 500', '24 folds'], ('group',), ACCEPTED),
+    'phenotype': Case(
+        file_for('--phenotype', 'scores.tsv', 'participant_id\tmmse\nsub-901\t28\n'),
+        [r'scores\.tsv', 'none of the 48'], ('group',)),
+    'config': Case(
+        file_for('--config-file', 'a.toml', 'n_pattern = 2'), [r'a\.toml', '--n-pattern=2'],
+        ('group',), USAGE),
+    'plugin': Case(
+        file_for('--use-plugin', 'p.yml', '!!python/object/apply:os.system ["touch x"]\n'),
+        [r'p\.yml'], ('group',), USAGE),
+    'no-model': Case(lambda s: shutil.rmtree(s.model), [r'model\b', 'not a model'], MODELS),
+    'card': Case(edited_card, [r'model\.json', 'edited'], MODELS),
+    'tensors': Case(other_tensors, [r'model\.safetensors', 'damaged|belong'], MODELS),
+    'over-the-table': Case(
+        options('--out', '{folder}/volumes.tsv', '--overwrite'), [r'volumes\.tsv'],
+        ('fit', 'apply'), OUTPUT),
+    'over-a-link': Case(hard_link_to_the_table, [r'same\.tsv'], ('fit', 'apply'), OUTPUT),
+    'over-the-model': Case(
+        options('--out', '{folder}/model/rindices.tsv', '--overwrite'), ['model'], ('apply',),
+        OUTPUT),
+    'out-in-a-file': Case(
+        options('--out', '{folder}/volumes.tsv/r.tsv'), [r'volumes\.tsv'], ('fit', 'apply'),
+        OUTPUT),
+    'out-exists': Case(
+        lambda s: s.results.write_text('precious'), [r'rindices\.tsv', '--overwrite'], ('apply',),
+        OUTPUT),
+    'out-of-others': Case(filled, ['out', r'thesis\.txt'], ('fit',), OUTPUT),
+    'table-is-an-output': Case(
+        table_in_outputs, [r'roi_volumes\.tsv'], ('group', 'group_apply'), OUTPUT),
+    'model-is-an-output': Case(model_in_outputs, ['models'], ('group_apply',), USAGE),
+}  # fmt: skip
+
+
+OF_IMAGES = {
+    'no-dataset': Case(
+        lambda s: s.dataset.rename(s.folder / 'elsewhere'), ['dataset', 'no such folder'], LEVELS,
+        NO_DATASET),
+    'description': Case(
+        lambda s: (s.dataset / 'dataset_description.json').write_text('{"Name": '),
+        [r'dataset_description\.json', 'json'], LEVELS, NO_DATASET),
+    'no-image': Case(lambda s: s.image().unlink(), ['sub-02', 'T1w'], LEVELS, SOME_FAILED),
+    'constant-image': Case(
+        lambda s: write_image(s.image(), np.full(SHAPE, 7.0, np.float32)),
+        ['sub-02[^\n]*all voxels are 7'], LEVELS, SOME_FAILED),
+    'half-an-image': Case(
+        lambda s: s.image().write_bytes(s.image().read_bytes()[:600]),
+        ['sub-02[^\n]*cannot be read as an image'], LEVELS, SOME_FAILED),
+    'label': Case(options('--participant-label', '../../etc'), [r'\.\./etc'], LEVELS, NO_MATCH),
+    'filter': Case(
+        file_for('--bids-filter-file', 'f.json', '{"t1w": {"sesion": "1"}}'),
+        [r'f\.json', 'sesion'], LEVELS, USAGE),
+    'atlas': Case(
+        lambda s: (s.folder / 'atlas' / 'dseg.tsv').unlink(), [r'dseg\.tsv'], LEVELS, DATA),
+    'few-controls': Case(
+        put('people', 'diagnosis', lambda c: ['CN'] * 3 + ['PT'] * 17), ['3 controls'], ('both',)),
+    'age-999': Case(
+        put('people', 'age', lambda c: ['999', *c[1:]]), [r'exclude sub-01 \(age is 999'],
+        ('both',), ACCEPTED),
+}  # fmt: skip
 
 
 def take(sound: dict[str, Path], kind: str, folder: Path) -> Study:
@@ -72,59 +216,47 @@ def run(capsys, monkeypatch, study: Study, door: str, dry: bool) -> tuple[int, s
     return code, said.out + said.err
 
 
-@pytest.mark.parametrize(
-    ('kind', 'door'),
-    [
-        *(('tables', door) for door in ('apply', 'card', 'group', 'group_apply')),
-        ('images', 'participant'),
-        ('images', 'both'),
-    ],
-)
-def test_what_is_sound_is_accepted(sound, tmp_path, capsys, monkeypatch, kind, door):
+@pytest.mark.parametrize('door', ['apply', 'card', 'group', 'group_apply', *LEVELS])
+def test_what_is_sound_is_accepted(sound, tmp_path, capsys, monkeypatch, door):
     """`fit` has accepted it when the sound study was made."""
-    code, said = run(capsys, monkeypatch, take(sound, kind, tmp_path), door, dry=True)
+    study = take(sound, 'images' if door in LEVELS else 'tables', tmp_path)
+    code, said = run(capsys, monkeypatch, study, door, dry=True)
     assert code == 0, said
 
 
-def doors_of(case: Case) -> Sequence[str]:
-    """The commands to run a case through; not `fit` where it would train."""
-    if case.id in SHARED | OWN:
-        return case.doors
-    doors = [door for door in case.doors if door != 'fit' or case.code != ACCEPTED] or case.doors
-    return [doors[crc32(case.id.encode()) % len(doors)]]
+@pytest.mark.parametrize('name', [*OF_TABLES, *OF_IMAGES])
+def test_bad_input(sound, tmp_path, capsys, monkeypatch, name):
+    case = (OF_TABLES | OF_IMAGES)[name]
+    for door in case.doors:
+        study = take(sound, 'tables' if name in OF_TABLES else 'images', tmp_path / door)
+        case.damage(study)
+        before = contents(study.folder)
+        dry = case.code == ACCEPTED or name in OF_IMAGES
+        code, said = run(capsys, monkeypatch, study, door, dry)
+        assert code == case.code, f'{door}\n{said}'
+        assert 'Traceback' not in said, said
+        for pattern in case.says:
+            assert re.search(pattern, said, re.IGNORECASE), f'{door}: {pattern}\n{said}'
+        after = contents(study.folder)
+        assert {each: after.get(each) for each in before} == before, 'an input was changed'
+        new = [each for each in after if each not in before]
+        assert [each for each in new if case.code or not OUTPUTS.match(each)] == []
 
 
-def marks(case: Case, door: str) -> list[pytest.MarkDecorator]:
-    """Marks of a case: the fast tests have those that prove that commands share their readers."""
-    trains = door == 'fit' and case.code == ACCEPTED
-    fast = case.id in SHARED or (case.id in OWN and door == case.doors[0])
-    return [*case.marks, *([] if fast and not trains else [pytest.mark.slow])]
+@pytest.mark.parametrize('door', TABLES)
+def test_a_full_disk_leaves_nothing_behind(sound, tmp_path, capsys, monkeypatch, door):
+    def refuse(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-
-@pytest.mark.parametrize(
-    ('case', 'door'),
-    [
-        pytest.param(case, door, id=f'{case.id}-{door}', marks=marks(case, door))
-        for case in CASES
-        for door in doors_of(case)
-    ],
-)
-def test_bad_input(sound, tmp_path, capsys, monkeypatch, case: Case, door: str):
-    study = take(sound, case.kind, tmp_path)
+    study = take(sound, 'tables', tmp_path)
+    if door == 'apply':
+        study.results.write_text('precious')
+        study.add('--overwrite')
+    before = contents(tmp_path)
     with monkeypatch.context() as patch:
-        case.prepare(study, patch)
-        before = contents(tmp_path)
-        refused = case.code != 0
-        dry = not refused or case.kind == 'images' or case.dry
-        code, said = run(capsys, patch, study, door, dry)
-        after = contents(tmp_path)
-    assert code == case.code, said
-    assert 'Traceback' not in said, said
-    for pattern in case.says:
-        assert re.search(pattern, said, re.IGNORECASE | re.DOTALL), f'{pattern}\n{said}'
-    kept = {name: after.get(name) for name in before}
-    assert kept == before, 'an input was changed'
-    new = [name for name in after if name not in before]
-    if case.patch is not None:
-        new = [name for name in new if after[name] != 'folder']
-    assert [name for name in new if refused or not OUTPUTS.match(name)] == []
+        patch.setattr('os.fsync', refuse)
+        code, said = run(capsys, patch, study, door, dry=False)
+    assert code == OUTPUT, said
+    assert 'no space' in said.lower()
+    left = {name: what for name, what in contents(tmp_path).items() if what != 'folder'}
+    assert left == {name: what for name, what in before.items() if what != 'folder'}

@@ -12,7 +12,6 @@ import json
 import numpy as np
 import pytest
 
-from tests.bad_input.models import CHECKSUMS
 from tests.bad_input.test_bad_input import run, take
 
 pytestmark = pytest.mark.usefixtures('few_draws', 'undrawn_figures')
@@ -22,6 +21,7 @@ KNOWN_CODES = (0, 1, 2, 16, 18, 65, 73)
 ODD = (
     b'|"|\'|\0|\r|1e999|-0|nan|0x1|1/0|NA|-|.|1e-320|=A1|#N/A|sub-001|\xe2\x88\x92800|\xef\xbb\xbf'
 )
+CHECKSUMS = ('TensorsSHA256', 'CardSHA256')
 HEADER = 352
 """Bytes of a NIfTI-1 header."""
 

@@ -36,6 +36,16 @@ def edit(folder, change):
     (folder / CARD).write_text(json.dumps(card, indent=1))
 
 
+def declare(folder, **facts):
+    """Change what the file of tensors declares, not what it holds."""
+    content = (folder / TENSORS).read_bytes()
+    end = 8 + int.from_bytes(content[:8], 'little')
+    declared = json.loads(content[8:end])
+    declared['a'].update(facts)
+    text = json.dumps(declared).encode()
+    (folder / TENSORS).write_bytes(len(text).to_bytes(8, 'little') + text + content[end:])
+
+
 def test_round_trip(bundle):
     edit(bundle, lambda card: None)  # Its layout does not matter.
     loaded, card = load_bundle(bundle)
@@ -49,6 +59,8 @@ def test_round_trip(bundle):
         (lambda folder: (folder / CARD).unlink(), CARD),
         (lambda folder: (folder / TENSORS).unlink(), TENSORS),
         (lambda folder: (folder / TENSORS).write_bytes(b'half'), 'damaged'),
+        (lambda folder: declare(folder, shape=[10**9, 10**9]), 'damaged'),
+        (lambda folder: declare(folder, data_offsets=[2**62, 2**62 + 8]), 'damaged'),
         (lambda folder: torch.save({'a': torch.ones(1)}, folder / TENSORS), 'damaged'),
         (lambda folder: (folder / CARD).write_bytes(b'{"Format": 1'), r'model\.json.*JSON'),
         (lambda folder: (folder / CARD).write_bytes(b'[' * 100_000), r'model\.json'),
