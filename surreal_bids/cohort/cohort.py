@@ -523,6 +523,7 @@ def _list_visits(
         _require_same_ids(measured, people)
     require_labels(listed, options.participant_label, options.session_label)
     chosen = in_order(of_sessions(listed, options.session_label))
+    require_labels(chosen, options.participant_label, within=' in these sessions')
     visits = {visit_name(visit, prefix): visit for visit in chosen}
     reasons = _without_rows(visits, tables)
     if options.exclude is not None:
@@ -588,7 +589,10 @@ def _key(participant: str) -> tuple[str, ...]:
 
 
 def require_labels(
-    visits: Sequence[Visit], participant_label: Sequence[str], session_label: Sequence[str] = ()
+    visits: Sequence[Visit],
+    participant_label: Sequence[str],
+    session_label: Sequence[str] = (),
+    within: str = '',
 ) -> None:
     """Refuse labels of participants and sessions that no visit has."""
     participants, sessions = zip(*visits)
@@ -600,7 +604,7 @@ def require_labels(
         absent = [label for label in wanted if without_prefix(label, entity) not in known]
         if absent:
             raise NothingMatchedError(
-                f'{option} {" ".join(absent)}: no such label; '
+                f'{option} {" ".join(absent)}: no such label{within}; '
                 f'{alternatives(absent, sorted({*filter(None, known)}))}'
             )
 
