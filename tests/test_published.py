@@ -156,8 +156,7 @@ def test_reports_of_published_models_show_sex_as_in_the_table(tmp_path, simulate
     write(tmp_path, simulated)
     apply(tmp_path, 'ad')
     page = (tmp_path / 'rindices_report' / 'group.html').read_text()
-    assert re.search(r'<tr><td>sex</td>(<td>F \d+%, M \d+%</td>){2}', page)
-    assert re.search(r'<td>sex</td><td>r1</td><td>rank correlation</td><td>M</td>', page)
+    assert len(re.findall(r'>F \d+%, M \d+%</td>', page)) == 2
 
 
 def test_patterns_are_those_of_the_papers(simulated):
