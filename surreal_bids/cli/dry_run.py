@@ -127,7 +127,7 @@ def _outputs(config: AppConfig, survey: Survey) -> str:
 def _unwritten(config: AppConfig, with_sessions: bool) -> set[str]:
     """Name the outputs that are not written with these options."""
     without = {'crash', 'group_crash'}
-    without |= set() if with_sessions else {'changes', 'group_change'}
+    without |= set() if with_sessions else {'changes'}
     without |= set() if config.deviation_maps else {'deviation_map'}
     without |= set() if config.map_tissues else {'statistical_map', 'contrasts'}
     return without | (set() if config.model is None else {'diagnosis'})

@@ -124,15 +124,11 @@ def test_one_visit_of_everyone_is_no_change(cohort, results, model):
 @pytest.mark.slow
 def test_what_changed_is_written_with_a_description(tmp_path, cohort, model):
     found = analyse_applied(cohort, model)
-    tables = ('changes', 'group_change')
-    write_tables(found, {name: tmp_path / f'{name}.tsv' for name in tables})
+    write_tables(found, {'changes': tmp_path / 'changes.tsv'})
     written = pd.read_csv(tmp_path / 'changes.tsv', sep='\t', na_values='n/a')
     assert written['reliable'].sum() == (found.changes['reliable'] == 'true').sum() > 0
     described = json.loads((tmp_path / 'changes.json').read_text())
     assert list(described) == list(written) == CHANGE_COLUMNS
-    groups = pd.read_csv(tmp_path / 'group_change.tsv', sep='\t', na_values='n/a')
-    assert list(groups) == GROUP_COLUMNS
-    assert groups['r_index'].tolist() == NAMES
 
 
 @pytest.mark.parametrize(
