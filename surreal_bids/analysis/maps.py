@@ -300,7 +300,11 @@ def _compute(
     effect, t, df = _regress(values, contrast)
     images = {'t': t, 'effect': effect}
     if contrast.is_test and options.permutations:
-        images['logp'] = _permute(values, contrast, options)
+        # Voxels that do not vary have a t of rounding errors, which may be the largest of all.
+        varies = t != 0
+        images['logp'] = np.zeros(t.shape)
+        if varies.any():
+            images['logp'][varies] = _permute(values[:, varies], contrast, options)
     for statistic, voxels in images.items():
         name = MAP_NAME.format(contrast=contrast.name, statistic=statistic)
         write_image(folder / name, to_image(voxels, mask))
