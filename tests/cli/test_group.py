@@ -108,7 +108,7 @@ def test_who_was_left_out_is_a_table(done):
     reasons = table.loc[table['status'] == 'excluded', 'reason']
     assert reasons.index.tolist() == ['sub-002', 'sub-050']
     assert 'age is missing' in reasons.iloc[0]
-    assert 'volumes far from those of the group' in reasons.iloc[1]
+    assert '100% of the regions are outlying' in reasons.iloc[1]
 
 
 @pytest.mark.slow
@@ -213,10 +213,6 @@ def test_a_deleted_output_comes_back_without_training_again(done, monkeypatch):
     path.unlink()
     lost, stranger = (done.parent / 'out' / f'sub-{label}.html' for label in ('003', '999'))
     stranger.write_text(lost.read_text())
-    stored = lost.with_suffix('') / 'figures' / '.sub-003_desc-rindices_report.json'
-    kept = Path(str(stored).replace('sub-003', 'sub-999'))
-    kept.parent.mkdir(parents=True)
-    kept.write_text(stored.read_text())
     lost.unlink()
     stem = f'group_space-{TEMPLATE}_label-GM_contrast-r9slope_stat-t_statmap'
     names = ['group_label-WM_contrasts.tsv', f'{stem}.nii.gz', f'{stem}.json']
@@ -227,7 +223,6 @@ def test_a_deleted_output_comes_back_without_training_again(done, monkeypatch):
     assert path.read_bytes() == before
     assert [each for each in outdated if each.is_file()] == outdated[-1:]
     assert 'Comparison with controls' in lost.read_text()
-    assert not kept.exists()
     assert not stranger.exists()  # R-indices of somebody who is not of the cohort any more.
 
 
@@ -267,17 +262,9 @@ def test_a_run_that_is_killed_while_it_writes_has_no_report_and_resumes(done, mo
     assert contents(out) == before
 
 
-@pytest.mark.parametrize(
-    ('words', 'message'),
-    [
-        (('--model', 'out/models'), 'this run writes its own model there'),
-    ],
-)
-def test_models_that_cannot_be_applied_so(tmp_path, words, message, capsys):
-    root = write_dataset(tmp_path)
-    name, path, *rest = words
-    assert run(root, name, tmp_path / path, *rest) == 2
-    assert message in capsys.readouterr().err
+def test_the_model_may_not_be_where_this_run_writes_its_own(tmp_path, capsys):
+    assert run(write_dataset(tmp_path), '--model', tmp_path / 'out' / 'models') == 2
+    assert 'this run writes its own model there' in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -308,9 +295,8 @@ def test_selected_participants_have_the_r_indices_of_a_run_with_everyone(done, t
         tables.append(read(root.parent / 'out' / 'phenotype' / 'rindices.tsv'))
     everyone, some = (table.set_index('participant_id') for table in tables)
     assert list(some.index) == ['sub-050', 'sub-053']
-    same = ['r1', 'r2', 'r1_centile', 'r2_centile', 'centile_controls']
+    same = ['r1', 'r2', 'r1_centile', 'r2_centile']
     np.testing.assert_array_equal(some[same], everyone.loc[some.index, same])
-    assert some['centile_controls'].min() >= 30
     assert 'not adapted' not in capsys.readouterr().err
 
 
@@ -319,14 +305,13 @@ def test_selected_participants_have_the_r_indices_of_a_run_with_everyone(done, t
     ('change', 'words', 'said'),
     [
         (lambda p: p.drop(columns='diagnosis'), ('--participant-label', '003'), 'no diagnosis is'),
-        (lambda p: p.assign(diagnosis='PT'), (), 'no diagnosis is known to mean controls'),
         (
             lambda p: p.assign(diagnosis=['CN', *['PT'] * (len(p) - 1)]),
             (),
             '1 control, at least 3 needed',
         ),
     ],
-    ids=['one new participant', 'only patients', 'one control'],
+    ids=['one new participant', 'one control'],
 )
 def test_a_model_is_applied_where_there_are_no_controls(
     done, tmp_path, change, words, said, capsys
@@ -344,9 +329,6 @@ def test_a_model_is_applied_where_there_are_no_controls(
     assert len(table) == (max(len(words) - 1, 0) or 45)
     assert table[['r1', 'r2']].notna().all(axis=None)
     assert 'the model was not adapted' in (out / 'group.html').read_text()
-    page = Page(out / f'{table["participant_id"][0]}.html')
-    # Sites have the names of those that the model was trained on.
-    assert 'treated as the site of the same name in the training sample' in page.words
     # The same R-indices as the model gives by itself.
     alone = TableModel.load(done.parent / 'out' / 'models').compute(study.features, study.people)
     names = list(table['participant_id'])
