@@ -374,9 +374,9 @@ def impossible(study: Study) -> Iterator[Finding]:
             wrong |= ~values.between(median / OTHER_HEAD, median * OTHER_HEAD)
         rows = values.index[wrong & values.notna()]
         if len(rows):
-            median = plain_number(known.median(), 6)
+            usual = plain_number(known.median(), 6)
             why = {str(row): plain_number(values[row], 6) for row in rows}
-            yield Finding(rows={r: f'{name} is {v} (median {median})' for r, v in why.items()})
+            yield Finding(rows={r: f'{name} is {v} (median {usual})' for r, v in why.items()})
 
 
 def missing_codes(values: pd.Series) -> pd.Series:
