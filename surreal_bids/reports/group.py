@@ -246,8 +246,9 @@ def _regions(patterns: pd.DataFrame) -> pd.DataFrame:
         'shown': 'shown',
     }
     known = {name: words for name, words in names.items() if name in patterns}
-    table = patterns[list(known)].rename(columns=known).dropna(axis=1, how='all')
-    return table.assign(shown=table['shown'].map({True: 'yes', False: ''}))
+    shown = patterns['shown'].map({True: 'yes', False: ''})
+    table = patterns.assign(shown=shown)[list(known)].rename(columns=known)
+    return table if table.empty else table.dropna(axis=1, how='all')
 
 
 def _excluded(exclusions: pd.DataFrame) -> pd.DataFrame:
