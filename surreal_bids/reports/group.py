@@ -237,8 +237,6 @@ def _shares(first: pd.DataFrame, name: str) -> list[str]:
 
 def _regions(patterns: pd.DataFrame) -> pd.DataFrame:
     """Return all regions of all patterns, for a table."""
-    if patterns.empty:
-        return patterns
     names = {
         'pattern': 'pattern',
         'region': 'region',
