@@ -13,7 +13,7 @@ import pytest
 
 from surreal_bids.cli.app import main
 from surreal_bids.cli.simulate import main as simulate
-from tests.bids.fmriprep_trees import IMAGES, LAYOUTS, SESSIONS, XFMS, write_tree
+from tests.bids.fmriprep_trees import IMAGES, LAYOUTS, XFMS, write_tree
 
 pytestmark = pytest.mark.slow
 
@@ -71,10 +71,8 @@ def _content(path):
 
 
 def test_volumes_and_maps_are_those_without_reuse(processed, tmp_path, caplog):
-    # One reference for a participant with sessions, not compressed, below OUT/fmriprep.
-    layout = replace(
-        LAYOUTS['several sessions'], raw=SESSIONS[:1], extension='.nii', root='fmriprep'
-    )
+    # Not compressed, below OUT/fmriprep.
+    layout = replace(LAYOUTS['session'], extension='.nii', root='fmriprep')
     write_tree(tmp_path / 'theirs', layout, _put(processed))
     _write_raw(processed, tmp_path / 'raw', *layout.raw)
     arguments = [str(tmp_path / 'raw'), str(tmp_path / 'out'), 'participant', *OPTIONS]
