@@ -47,11 +47,6 @@ def set_threads(number: int) -> None:
     _Threads.number, _Threads.pool = number, pool
 
 
-def thread_count() -> int:
-    """Return the number of threads."""
-    return _Threads.number
-
-
 def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
     """Yield what `work` returns for each item; this thread draws items as they are needed."""
     if _Threads.pool is None or threading.current_thread().name.startswith(THREAD_NAME):

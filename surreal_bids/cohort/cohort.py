@@ -188,11 +188,6 @@ class Cohort:
         return n_controls >= MIN_FOR_SCALE
 
     @property
-    def has_all_controls(self) -> bool:
-        """Whether the cohort holds all controls that it was read with."""
-        return self.n_controls in (None, self.counts[CONTROL])
-
-    @property
     def counts(self) -> dict[str, int]:
         """Number of participants in each group."""
         first = self.groups[self.visits['is_first']]
