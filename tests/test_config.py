@@ -3,7 +3,7 @@ from types import NoneType
 from typing import get_args, get_origin, get_type_hints
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from surreal_bids.cli.app import parse_arguments
@@ -15,7 +15,7 @@ from surreal_bids.model.networks import PRESETS
 
 TEXT = st.text(
     st.characters(exclude_categories=['Cs'], exclude_characters='\0'), min_size=1
-).filter(str.strip)
+).filter(lambda text: text.strip() and text != '--')  # argparse drops `--`
 STRATEGIES = {
     str: TEXT,
     Path: TEXT.filter(lambda text: not text.startswith('~')).map(Path),
@@ -42,7 +42,6 @@ def _any_value(name, kind):
     return st.none() | base if NoneType in get_args(kind) else base
 
 
-@settings(deadline=None)
 @given(
     st.fixed_dictionaries(
         {name: _any_value(name, kind) for name, kind in KINDS.items() if name not in REQUIRED}

@@ -51,7 +51,7 @@ def test_removes_shifts_and_keeps_covariates():
     np.testing.assert_allclose(slopes[1][0], slopes[0][0], atol=0.25)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(seed=st.integers(0, 2**16))
 def test_order_of_rows_and_columns_does_not_matter(seed):
     X, site, covariates = simulate_sites(seed=seed)
@@ -65,7 +65,7 @@ def test_order_of_rows_and_columns_does_not_matter(seed):
     pd.testing.assert_frame_equal(other.loc[X.index, X.columns], one, rtol=1e-9)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(seed=st.integers(0, 2**16), shift=st.floats(-1e3, 1e3), unit=st.floats(1e-3, 1e3))
 def test_a_change_of_unit_changes_nothing_else(seed, shift, unit):
     X, site, covariates = simulate_sites(seed=seed)
