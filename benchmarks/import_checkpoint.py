@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,14 @@ from surreal_bids.cohort.roles import named_features
 from surreal_bids.harmonization.covariates import CNNormaliser, Residualiser
 from surreal_bids.model.estimator import SurrealGAN
 from surreal_bids.model.networks import relabel_patterns, weight_shapes
-from surreal_bids.published import CHECKPOINTS, describe
 from surreal_bids.regions import FeatureList
 from surreal_bids.rindices.model import TableModel
 from surreal_bids.rindices.preprocessing import Preprocessing
+
+CHECKPOINTS = json.loads(Path(__file__).with_name('checkpoints.json').read_text('utf-8'))
+"""What is known of the published checkpoints and not written in them, by the SHA-256 of the files:
+covariates in order (sex is 0 or 1, age in years, ICV in mm3), the published number of each
+R-index, in the order of the checkpoint, and texts for the card."""
 
 ALLOWED: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
     np.ndarray,
@@ -93,12 +98,12 @@ def import_checkpoint(
     content = read_checkpoint(path)
     published = CHECKPOINTS.get(hashlib.sha256(path.read_bytes()).hexdigest())
     if published is not None:
-        features, covariates = named_features('muse72'), published.covariates
+        features, covariates = named_features('muse72'), published['covariates']
     elif features is None or covariates is None:
         raise SystemExit(f'{path}: not a published checkpoint; its features are not known')
     epoch = max(key for key in content if type(key) is int)
     names = tuple(f'r{number}' for number in range(1, content['npattern'] + 1))
-    given = tuple(published.patterns) if published else names
+    given = tuple(published['order']) if published else names
     order = [given.index(name) for name in names]
     imported = {
         'File': path.name,
@@ -106,7 +111,7 @@ def import_checkpoint(
         'Epoch': epoch,
         'Note': 'Trained by the authors of Surreal-GAN; the file does not describe the '
         'training sample.',
-        **(describe(published) if published else {}),
+        **(published['card'] if published else {}),
     }
     return TableModel(
         _preprocessing(content, features, tuple(covariates)),

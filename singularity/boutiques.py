@@ -14,7 +14,7 @@ from typing import Any
 
 from surreal_bids import __version__
 from surreal_bids.cli.app import build_parser
-from surreal_bids.cli.options import path_of
+from surreal_bids.cli.main import path_of
 
 FIRST = ('participant_label', 'session_label')
 """Options that BIDS Apps name right after the analysis level."""

@@ -15,7 +15,7 @@ from scipy import ndimage
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import copy_file, write_image
-from surreal_bids.images import Image, along_axes, like, load_image, require_same_grid
+from surreal_bids.images import Image, along_axes, like, load_image
 from surreal_bids.parallel import in_threads
 
 TEMPLATE_SPACE = 'MNI152NLin2009cAsym'
@@ -34,8 +34,11 @@ LABELS_FILE = ('surreal_bids', 'data/atlas/muse.nii.gz')
 MUSE_LABELS = f'tpl-{TEMPLATE_SPACE}_atlas-muse_dseg.nii.gz'
 """Name of the same file in a folder of the template."""
 
-FILES = ('T1w', 'desc-brain_mask', *(f'label-{tissue}_probseg' for tissue in TISSUES))
-"""Endings of the names of a template's files, without `.nii.gz`."""
+T1W, *_ = FILES = [
+    f'tpl-{TEMPLATE_SPACE}_{ending}.nii.gz'
+    for ending in ('T1w', 'desc-brain_mask', *(f'label-{tissue}_probseg' for tissue in TISSUES))
+]
+"""Names of the template's files, as in TemplateFlow."""
 
 ROUNDING = 1e-6
 """Tolerance of the field of view, in voxels."""
@@ -93,7 +96,7 @@ def builtin_template(resolution_mm: float = 1.0) -> Template:
 
 def write_template(folder: Path, resolution_mm: float) -> Path:
     """Write the built-in template and its regions to a folder, unless they are there."""
-    paths = [folder / f'tpl-{TEMPLATE_SPACE}_{ending}.nii.gz' for ending in FILES]
+    paths = [folder / name for name in FILES]
     if not all(path.is_file() for path in [*paths, folder / MUSE_LABELS]):
         template = builtin_template(resolution_mm)
         images = (template.t1w, template.mask, *template.priors.values())
@@ -104,42 +107,10 @@ def write_template(folder: Path, resolution_mm: float) -> Path:
 
 
 def read_template(folder: str | Path) -> Template:
-    """Read a template from a folder.
-
-    Parameters
-    ----------
-    folder
-        Contains `tpl-<name>_T1w.nii.gz`, `tpl-<name>_desc-brain_mask.nii.gz` and
-        `tpl-<name>_label-<GM, WM and CSF>_probseg.nii.gz`, named as in TemplateFlow; other
-        entities, such as `_res-01`, must be in all names. The T1w image is masked.
-
-    Raises
-    ------
-    DataError
-        A file is missing, there are several T1w images, or grids differ.
-    """
-    t1w_path = find_t1w(folder)
-    stem = t1w_path.name.removesuffix('_T1w.nii.gz')
-    paths = [t1w_path.with_name(f'{stem}_{ending}.nii.gz') for ending in FILES]
+    """Read the template that :func:`write_template` has written to a folder."""
+    paths = [Path(folder) / name for name in FILES]
     t1w, mask, *priors = in_threads(load_image, paths)
-    for path, image in zip(paths[1:], (mask, *priors)):
-        require_same_grid(image, t1w, str(path))
-    inside = np.asarray(mask.dataobj) > 0.5
-    return Template(
-        t1w=like(t1w, np.asarray(t1w.dataobj) * inside, np.float32),
-        mask=like(t1w, inside, np.uint8),
-        priors={n: like(t1w, np.asarray(p.dataobj), np.float32) for n, p in zip(TISSUES, priors)},
-    )
-
-
-def find_t1w(folder: str | Path) -> Path:
-    """Find the T1w image in the folder of a template."""
-    found = sorted(Path(folder).glob('tpl-*_T1w.nii.gz'))
-    if len(found) != 1:
-        raise DataError(
-            f'{folder}: {len(found)} files tpl-NAME_T1w.nii.gz; a template folder needs exactly one'
-        )
-    return found[0]
+    return Template(t1w=t1w, mask=mask, priors=dict(zip(TISSUES, priors)))
 
 
 def muse_labels() -> Image:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surreal_bids.cli.app import parse_arguments
-from surreal_bids.cli.options import TYPES, config_to_toml, write_config
+from surreal_bids.cli.main import TYPES, config_to_toml, write_config
 from surreal_bids.config import AppConfig, check_config, flag_of, options_of
 from surreal_bids.exceptions import UsageError
 from surreal_bids.harmonization.covariates import ICVHandling

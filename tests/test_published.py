@@ -13,7 +13,7 @@ import torch
 
 from surreal_bids.cli.gan import main
 from surreal_bids.exceptions import DataError
-from surreal_bids.published import CHECKPOINTS, NAMES, find_model, is_published
+from surreal_bids.published import NAMES, find_model
 from surreal_bids.regions import build_features, feature_set, recognise
 from surreal_bids.rindices.model import TableModel
 from surreal_bids.simulation.tables import simulate_table
@@ -25,6 +25,8 @@ OFFICIAL = {
     'ad': ('ad_2rindices', ('sex', 'age'), 15000),
     'ageing': ('brain_aging_5rindices', ('sex', 'icv'), 50000),
 }
+BENCHMARKS = Path(__file__).parents[1] / 'benchmarks'
+CHECKPOINTS = json.loads((BENCHMARKS / 'checkpoints.json').read_text())
 CHECKPOINTS_OF = dict(zip(OFFICIAL, CHECKPOINTS.values()))
 SPELLINGS = {
     'age': ('age', 'Age', 'AGE_AT_SCAN', 'age_years'),
@@ -42,13 +44,14 @@ def simulated():
 def test_published_models_are_found_by_name(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     model = TableModel.load(name)
-    assert model.notes['Imported']['Title'] in {each.title for each in CHECKPOINTS.values()}
+    titles = {each['card']['Title'] for each in CHECKPOINTS.values()}
+    assert model.notes['Imported']['Title'] in titles
     assert (find_model(name) / 'LICENSE').read_text().startswith('MIT License')
 
 
 def test_a_folder_of_the_user_comes_first(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert is_published(Path('ad'))
+    assert find_model('ad') != Path('ad')
     Path('ad').mkdir()
     assert find_model('ad') == Path('ad')
     with pytest.raises(DataError, match='ad is not a model'):
@@ -81,13 +84,13 @@ def test_r_indices_equal_those_of_the_authors_program(tmp_path, monkeypatch, sim
     numbers = people.assign(sex=(people['sex'] == 'M').astype(float))[list(covariates)]
     ids = {'participant_id': features.index, 'diagnosis': 1}
     tables = [table.reset_index(drop=True).assign(**ids) for table in (features, numbers)]
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / 'benchmarks')
+    monkeypatch.syspath_prepend(BENCHMARKS)
     allowed = import_module('import_checkpoint').ALLOWED
     with torch.serialization.safe_globals(allowed):
         expected = program.apply_saved_model(str(path), tables[0], epoch, tables[1])
     write(tmp_path, simulated)
     found = apply(tmp_path, name)
-    assert np.abs(found[list(CHECKPOINTS_OF[name].patterns)].to_numpy() - expected).max() < 1e-5
+    assert np.abs(found[list(CHECKPOINTS_OF[name]['order'])].to_numpy() - expected).max() < 1e-5
 
 
 def write(folder, simulated, rng=None) -> None:
@@ -136,9 +139,9 @@ def test_the_verdict_says_what_r_indices_mean_and_what_is_missing(
     monkeypatch.chdir(tmp_path)
     assert main(['card', name]) == 0
     verdict = capsys.readouterr().out
-    published = CHECKPOINTS_OF[name]
-    assert all(f'{index} {meaning}' in verdict for index, meaning in published.patterns.items())
-    assert f'not described in the file; see {published.citation}' in verdict
+    card = CHECKPOINTS_OF[name]['card']
+    assert all(f'{index} {meaning}' in verdict for index, meaning in card['Patterns'].items())
+    assert f'not described in the file; see {card["Citation"]}' in verdict
     assert 'without intervals and centiles' in verdict
     assert 'cannot be assessed: the file does not describe the training sample' in verdict
 

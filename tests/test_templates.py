@@ -7,7 +7,6 @@ from surreal_bids.exceptions import DataError
 from surreal_bids.images import same_grid, voxel_volume
 from surreal_bids.regions import muse_table
 from surreal_bids.templates import (
-    TISSUES,
     builtin_template,
     muse_labels,
     package_file,
@@ -52,26 +51,6 @@ def test_resampling_to_larger_voxels_keeps_the_integral():
     assert coarse.sum() * 8 == pytest.approx(data.sum(), rel=0.005)
 
 
-SHAPE = (7, 8, 9)
-AFFINE = np.diag([2.0, 2.0, 2.0, 1.0])
-ENDINGS = ['T1w', 'desc-brain_mask', *(f'label-{tissue}_probseg' for tissue in TISSUES)]
-
-
-def template_arrays():
-    rng = np.random.default_rng(0)
-    mask = np.zeros(SHAPE, dtype=np.uint8)
-    mask[2:5, 2:6, 2:7] = 1
-    fractions = rng.dirichlet(np.ones(3), SHAPE).astype(np.float32) * mask[..., None]
-    t1w = rng.uniform(10, 100, SHAPE).astype(np.float32)
-    return dict(zip(ENDINGS, [t1w, mask, *np.moveaxis(fractions, -1, 0)]))
-
-
-def write_files(folder, arrays, stem='tpl-Mine', affine=AFFINE):
-    for ending, array in arrays.items():
-        nib.Nifti1Image(array, affine).to_filename(folder / f'{stem}_{ending}.nii.gz')
-    return folder
-
-
 @pytest.mark.slow
 def test_the_builtin_template_is_one_brain():
     template = builtin_template(3.0)
@@ -85,38 +64,6 @@ def test_the_builtin_template_is_one_brain():
     assert not t1w[~mask].any()
     means = [t1w[np.asarray(template.priors[t].dataobj) > 0.9].mean() for t in ('CSF', 'GM', 'WM')]
     assert means == sorted(means)
-
-
-def test_a_template_of_ones_own(tmp_path):
-    arrays = template_arrays()
-    template = read_template(write_files(tmp_path, arrays, 'tpl-Mine_cohort-1_res-2'))
-    np.testing.assert_allclose(template.t1w.dataobj, arrays['T1w'] * arrays['desc-brain_mask'])
-    for tissue in TISSUES:
-        np.testing.assert_allclose(
-            template.priors[tissue].dataobj, arrays[f'label-{tissue}_probseg']
-        )
-
-
-@pytest.mark.parametrize('ending', ENDINGS)
-def test_each_file_is_needed(tmp_path, ending):
-    write_files(tmp_path, template_arrays())
-    (tmp_path / f'tpl-Mine_{ending}.nii.gz').unlink()
-    with pytest.raises(DataError, match=f'{ending.split("-")[-1]}|T1w'):
-        read_template(tmp_path)
-
-
-def test_two_t1w_images_leave_a_choice(tmp_path):
-    for stem in ('tpl-Mine_res-01', 'tpl-Mine_res-02'):
-        write_files(tmp_path, template_arrays(), stem)
-    with pytest.raises(DataError, match='2 files tpl-NAME_T1w'):
-        read_template(tmp_path)
-
-
-def test_all_files_are_on_one_grid(tmp_path):
-    arrays = template_arrays()
-    arrays['label-CSF_probseg'] = arrays['label-CSF_probseg'][:-1]
-    with pytest.raises(DataError, match=r'CSF.* is not on the grid of the T1w image'):
-        read_template(write_files(tmp_path, arrays))
 
 
 def test_the_builtin_template_is_written_once(tmp_path):

@@ -15,7 +15,7 @@ from nipype.pipeline import engine as pe
 from surreal_bids.bids.derivatives import Reusable
 from surreal_bids.bids.outputs import Provenance
 from surreal_bids.interfaces.outputs import DescribeOutputs, SaveOutput, WriteRecord, WriteReport
-from surreal_bids.templates import TISSUES
+from surreal_bids.templates import T1W, TISSUES
 from surreal_bids.workflows.anatomy import (
     AtlasFiles,
     init_bias_correction_wf,
@@ -70,7 +70,7 @@ def init_outputs_wf(
         >>> wf = init_outputs_wf(
         ...     output_dir=Path('out'),
         ...     entities={'participant': '01', 'session': None},
-        ...     provenance=Provenance([], [], [], 'muse', '', 'MNI152NLin2009cAsym', ''),
+        ...     provenance=Provenance([], [], [], 'muse', ''),
         ...     made_from={},
         ... )
 
@@ -133,8 +133,6 @@ def _entities_of(
     labels = dict(entities)
     if output_name.startswith('segmentation'):
         labels['atlas'] = provenance.atlas
-    if output_name.startswith('transform') or output_name == 'ravens':
-        labels['template'] = provenance.template
     return labels
 
 
@@ -156,8 +154,8 @@ class AnatomySettings:
 
     Attributes
     ----------
-    template_dir, template_t1w
-        Folder of the template and its T1w image.
+    template_dir
+        Folder of the template.
     atlases
         Files of each atlas.
     regions_file
@@ -171,7 +169,6 @@ class AnatomySettings:
     """
 
     template_dir: Path
-    template_t1w: Path
     atlases: tuple[AtlasFiles, ...]
     regions_file: Path
     network: bool = False
@@ -203,10 +200,10 @@ def init_participant_wf(
         ...     output_dir=Path('out'),
         ...     entities={'participant': '01', 'session': None},
         ...     settings=AnatomySettings(
-        ...         Path('.'), __file__, (AtlasFiles(__file__, __file__),), __file__
+        ...         Path('.'), (AtlasFiles(__file__, __file__),), __file__
         ...     ),
         ...     reusable=Reusable(),
-        ...     provenance=Provenance([], [], [], 'muse', '', 'MNI152NLin2009cAsym', ''),
+        ...     provenance=Provenance([], [], [], 'muse', ''),
         ...     made_from={},
         ... )
 
@@ -354,7 +351,7 @@ def _registration(reusable: Reusable, settings: AnatomySettings) -> pe.Workflow:
             device=settings.device,
             omp_nthreads=settings.omp_nthreads,
         )
-    transforms_wf = init_transforms_wf(template_t1w=settings.template_t1w)
+    transforms_wf = init_transforms_wf(template_t1w=settings.template_dir / T1W)
     transforms_wf.inputs.inputnode.anat2std_xfm = os.fspath(reusable.anat2std_xfm)
     transforms_wf.inputs.inputnode.std2anat_xfm = os.fspath(reusable.std2anat_xfm)
     return transforms_wf
@@ -395,7 +392,6 @@ def init_reports_wf(
     *,
     output_dir: Path,
     participants: Mapping[str, Sequence[Mapping[str, Any]]],
-    template_name: str,
     template_dir: Path,
     following: Mapping[str, str],
     configuration: str,
@@ -420,7 +416,6 @@ def init_reports_wf(
         ...             }
         ...         ]
         ...     },
-        ...     template_name='MNI152NLin2009cAsym',
         ...     template_dir=Path('.'),
         ...     following={},
         ...     configuration='',
@@ -432,8 +427,8 @@ def init_reports_wf(
         Root of the outputs.
     participants
         Sessions of each participant: label, atlas, age, sex, warnings and reused files.
-    template_name, template_dir
-        Name and folder of the template.
+    template_dir
+        Folder of the template.
     following
         The participant whose report comes next, where there is one.
     configuration
@@ -448,7 +443,6 @@ def init_reports_wf(
                 output_dir=str(output_dir),
                 participant=label,
                 sessions=[dict(session) for session in sessions],
-                template_name=template_name,
                 template_dir=template_dir,
                 following=following.get(label, ''),
                 configuration=configuration,

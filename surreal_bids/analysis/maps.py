@@ -86,14 +86,11 @@ class VoxelMaps:
     skipped: Mapping[str, str]
 
 
-def ravens_files(
-    output_dir: Path, visits: pd.DataFrame, template: str, tissue: str
-) -> dict[str, Path]:
+def ravens_files(output_dir: Path, visits: pd.DataFrame, tissue: str) -> dict[str, Path]:
     """Find the RAVENS maps of these visits, by visit; those that exist."""
-    entities = {'template': template, 'tissue': tissue}
     paths = {
         str(visit): visit_output(
-            output_dir, 'ravens', row[PARTICIPANT], row.get(SESSION), **entities
+            output_dir, 'ravens', row[PARTICIPANT], row.get(SESSION), tissue=tissue
         )
         for visit, row in visits.iterrows()
     }
@@ -358,9 +355,7 @@ DESCRIPTION_ONLY = (
 """Ends the description of regressions on R-indices."""
 
 
-def write_maps(
-    root: Path, maps: tuple[Path, Mapping[str, str]], tissue: str, template: str
-) -> VoxelMaps:
+def write_maps(root: Path, maps: tuple[Path, Mapping[str, str]], tissue: str) -> VoxelMaps:
     """Copy the maps of one tissue to the outputs, with descriptions, and write their table.
 
     `maps` is what :func:`map_tissue` returns.
@@ -374,7 +369,7 @@ def write_maps(
             source = folder / MAP_NAME.format(contrast=row['contrast'], statistic=statistic)
             if not source.is_file():
                 continue
-            entities = {'template': template, 'tissue': tissue, 'contrast': row['contrast']}
+            entities = {'tissue': tissue, 'contrast': row['contrast']}
             target = output_path(root, 'statistical_map', **entities, statistic=statistic)
             copy_file(source, target)
             metadata = {
@@ -462,17 +457,13 @@ class MappedCohort:
             if self.visits.index[row] in chosen:
                 yield row, to_image(values[row], mask)
 
-    def write(
-        self, root: Path, template: str, chosen: Collection[str], fwhm: float, n_threads: int
-    ) -> None:
+    def write(self, root: Path, chosen: Collection[str], fwhm: float, n_threads: int) -> None:
         """Write the z-scores of the chosen visits.
 
         Parameters
         ----------
         root
             The output folder.
-        template
-            Name of the template.
         chosen
             Names of the visits.
         fwhm
@@ -487,11 +478,10 @@ class MappedCohort:
             'controls have no tissue',
             'SmoothingFWHM': fwhm,
         }
-        entities = {'template': template, 'tissue': self.tissue}
         for row, z in self.z_scores(chosen, fwhm, n_threads):
             visit = self.visits.iloc[row]
             path = visit_output(
-                root, 'deviation_map', visit[PARTICIPANT], visit.get(SESSION), **entities
+                root, 'deviation_map', visit[PARTICIPANT], visit.get(SESSION), tissue=self.tissue
             )
             if path is not None:
                 write_image(path, in_16_bits(z))

@@ -19,7 +19,7 @@ from surreal_bids.model.training import pattern_changes
 from surreal_bids.regions import readable_name
 from surreal_bids.rindices.crossfit import CrossFit
 from surreal_bids.rindices.model import BASELINE, R_INDEX, VISIT, TableModel
-from surreal_bids.templates import TEMPLATE_SPACE, muse_labels
+from surreal_bids.templates import muse_labels
 
 PATTERN_COLUMNS = [
     *('pattern', 'region', 'muse_regions', 'change_percent', 'change_sd', 'change_sd_spread'),
@@ -144,13 +144,7 @@ def write_pattern_maps(
     labels = muse_labels()
     written = {}
     for name, rows in patterns.groupby('pattern', sort=False):
-        target = output_path(
-            root,
-            'pattern_map',
-            template=TEMPLATE_SPACE,
-            atlas='muse',
-            contrast=str(name),
-        )
+        target = output_path(root, 'pattern_map', atlas='muse', contrast=str(name))
         written[str(name)] = write_image(
             target, paint_regions(labels, values_by_region(rows[rows['shown']]))
         )

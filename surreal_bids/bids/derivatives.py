@@ -21,7 +21,7 @@ from surreal_bids.exceptions import DataError, NotBIDSError, UsageError
 from surreal_bids.files import require_file
 from surreal_bids.names import is_label
 from surreal_bids.regions import FREESURFER_KINDS, MUSE
-from surreal_bids.templates import TISSUES
+from surreal_bids.templates import TEMPLATE_SPACE, TISSUES
 from surreal_bids.text import list_briefly
 
 ANATOMY = ('fmriprep', 'smriprep')
@@ -281,7 +281,7 @@ class Reusable:
         }
 
 
-def find_reusable(folders: Mapping[str, Path], image: T1wImage, template: str) -> Reusable:
+def find_reusable(folders: Mapping[str, Path], image: T1wImage) -> Reusable:
     """Find all results that can replace a computation.
 
     Parameters
@@ -290,13 +290,11 @@ def find_reusable(folders: Mapping[str, Path], image: T1wImage, template: str) -
         Folders of other programs by name; see :func:`derivative_folders`.
     image
         The T1w image.
-    template
-        Name of the template that the transforms must lead to.
     """
     found = _add_lesion(Reusable(), None, _named_for(image.path.parent, image), image)
     for name, folder in folders.items():
         if name in ANATOMY:
-            found = _add_anatomy(found, name, folder, image, template)
+            found = _add_anatomy(found, name, folder, image)
         elif name == LESIONS:
             found = _add_lesion(found, name, _files_of(folder, image), image)
         else:
@@ -323,9 +321,7 @@ class _File:
         return any(self.path.name.endswith(f'_{ending}{extension}') for extension in extensions)
 
 
-def _add_anatomy(
-    found: Reusable, name: str, folder: Path, image: T1wImage, template: str
-) -> Reusable:
+def _add_anatomy(found: Reusable, name: str, folder: Path, image: T1wImage) -> Reusable:
     """Add the outputs of an anatomical workflow; without a T1w image, none is used."""
     files = _files_of(folder, image)
     t1w = _choose([each for each in files if each.ends_in('desc-preproc_T1w')], image, name)
@@ -335,8 +331,8 @@ def _add_anatomy(
     beside = partial(_beside, same_sources, t1w, image)
     if reason := _why_not(t1w, image):
         return replace(found, refused={**found.refused, name: reason})
-    there = beside(f'from-T1w_to-{template}_mode-image_xfm', TRANSFORMS)
-    back = beside(f'from-{template}_to-T1w_mode-image_xfm', TRANSFORMS)
+    there = beside(f'from-T1w_to-{TEMPLATE_SPACE}_mode-image_xfm', TRANSFORMS)
+    back = beside(f'from-{TEMPLATE_SPACE}_to-T1w_mode-image_xfm', TRANSFORMS)
     return replace(
         found,
         anatomy_name=name,

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -156,26 +156,6 @@ def visit_output(
     return output_path(root, name, participant=label, session=visit, **entities)
 
 
-def list_outputs(
-    levels: Iterable[str], with_sessions: bool = False, without: Container[str] = ()
-) -> list[tuple[str, str]]:
-    """List the path and description of the outputs of each level, with placeholders for entities.
-
-    Parameters
-    ----------
-    levels
-        Any of `dataset`, `participant` and `group`.
-    with_sessions
-        Whether paths include the session.
-    without
-        Names of outputs that are not listed.
-    """
-    entities = {'session': '{session}'} if with_sessions else {}
-    named, levels = output_names().items(), set(levels)
-    rows = [row for name, row in named if row.level in levels and name not in without]
-    return [(row.fill(entities), row.content) for row in rows]
-
-
 def sidecar_path(path: str | Path) -> Path:
     """Return the path of the JSON sidecar; files that differ in the extension share it."""
     path = Path(path)
@@ -232,14 +212,13 @@ def _fill_in(content: Any, values: Mapping[str, object]) -> Any:
     return {_fill_in(key, values): _fill_in(each, values) for key, each in content.items()}
 
 
-def dataset_description(
+def start_dataset(
     root: Path,
     source: Path,
     source_description: Mapping[str, Any],
     derivatives: Mapping[str, Path] | None = None,
-    earlier: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    """Build the `dataset_description.json` of the outputs.
+) -> None:
+    """Write `dataset_description.json` and `.bidsignore`.
 
     Parameters
     ----------
@@ -250,15 +229,15 @@ def dataset_description(
     source_description
         Description of the source dataset; its DOI and name are copied.
     derivatives
-        Folders of other programs that were used, by their names in `bids:NAME:`.
-    earlier
-        Dataset links of existing outputs.
+        Folders of other programs that were used, by their names in `bids:NAME:`; links of earlier
+        runs are kept.
     """
-    links = {name: link_to(path, root) for name, path in (derivatives or {}).items()}
-    links = {name: url for name, url in (earlier or {}).items() if name != 'raw'} | links
+    path = output_path(root, 'dataset_description')
+    links = {name: url for name, url in _links(path).items() if name != 'raw'}
+    links |= {name: link_to(folder, root) for name, folder in (derivatives or {}).items()}
     origin = {'URL': link_to(source, root)}
     doi = source_description.get('DatasetDOI')
-    return {
+    content = {
         'Name': f'surreal_bids outputs of {source_description.get("Name", source.name)}',
         'BIDSVersion': BIDS_VERSION,
         'DatasetType': 'derivative',
@@ -276,6 +255,8 @@ def dataset_description(
             *({'URL': url} for url in links.values()),
         ],
     }
+    write_json(path, content)
+    write_text(output_path(root, 'bidsignore'), '\n'.join(BIDSIGNORE) + '\n')
 
 
 def link_to(target: Path, root: Path) -> str:
@@ -300,19 +281,6 @@ def _code_and_container() -> dict[str, Any]:
         kind = 'singularity' if inside else 'docker'
         described['Container'] = {'Type': kind, 'Tag': image, **uri}
     return described
-
-
-def start_dataset(
-    root: Path,
-    source: Path,
-    source_description: Mapping[str, Any],
-    derivatives: Mapping[str, Path] | None = None,
-) -> None:
-    """Write `dataset_description.json` and `.bidsignore`."""
-    path = output_path(root, 'dataset_description')
-    content = dataset_description(root, source, source_description, derivatives, _links(path))
-    write_json(path, content)
-    write_text(output_path(root, 'bidsignore'), '\n'.join(BIDSIGNORE) + '\n')
 
 
 def other_source(root: Path, source: Path) -> str | None:
@@ -477,8 +445,6 @@ class Provenance:
         Sources of these outputs as BIDS URIs.
     atlas, atlas_licence
         Name of the segmentation and its licence.
-    template, template_licence
-        Name of the template and its licence.
     regions_computed
         False if another program made the segmentation.
     """
@@ -488,8 +454,6 @@ class Provenance:
     segmentation: Sequence[str]
     atlas: str
     atlas_licence: str
-    template: str
-    template_licence: str
     regions_computed: bool = True
 
 
@@ -507,6 +471,9 @@ def describe_outputs(
     atlases
         Names of the atlases that were registered to the image.
     """
+    # Imported here because SciPy is slow to import.
+    from surreal_bids.templates import BUILTIN_LICENCE, TEMPLATE_SPACE
+
     words = MASK_METHODS.get(mask_method, f'Taken from {mask_method}')
     return {
         't1w': {'SkullStripped': mask_method == 'stripped', 'Sources': list(provenance.t1w)},
@@ -531,8 +498,8 @@ def describe_outputs(
             'the Jacobian determinant of the transform; the integral over a region is the tissue '
             'volume',
             'Sources': list(provenance.t1w),
-            'Template': provenance.template,
-            'TemplateLicense': provenance.template_licence,
+            'Template': TEMPLATE_SPACE,
+            'TemplateLicense': BUILTIN_LICENCE,
         },
     }
 
@@ -552,15 +519,14 @@ class VisitOutputs:
         The output folder.
     participant, session
         Labels without prefixes; the session is None without sessions.
-    atlas, template
-        Names of the segmentation and the template.
+    atlas
+        Name of the segmentation.
     """
 
     root: Path
     participant: str
     session: str | None
     atlas: str
-    template: str
 
     def path(self, name: str, **labels: str) -> Path:
         """Return the path of an output; `labels` are entities other than those of the visit."""
@@ -568,7 +534,6 @@ class VisitOutputs:
             'participant': self.participant,
             'session': self.session,
             'atlas': self.atlas,
-            'template': self.template,
             **labels,
         }
         entities = output_names()[name].entities

@@ -1,4 +1,4 @@
-"""Survey of a dataset before any processing: images, groups and problems."""
+"""Survey of a dataset before any processing: images and problems."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from surreal_bids.config import AppConfig, flag_of
 from surreal_bids.exceptions import DataError, NothingMatchedError, OutputError
 from surreal_bids.files import read_file
 from surreal_bids.images import load_image, open_image, reading, voxel_volume
-from surreal_bids.names import Visit, column_of, is_label, visit_name, without_prefix
+from surreal_bids.names import Visit, is_label, visit_name, without_prefix
 from surreal_bids.progress import with_bar
-from surreal_bids.tables import Table, read_participants, with_sessions
+from surreal_bids.tables import read_participants
 from surreal_bids.text import counted, list_briefly
 
 IMAGES_AT_A_TIME = 8
@@ -75,22 +75,6 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class GroupLabels:
-    """Groups of the images.
-
-    Attributes
-    ----------
-    column
-        Name of the group column.
-    of_visit
-        Group of each image by the name of the image; None if unknown.
-    """
-
-    column: str
-    of_visit: Mapping[str, str | None]
-
-
-@dataclass(frozen=True)
 class Survey:
     """Content of a dataset for one configuration.
 
@@ -107,8 +91,6 @@ class Survey:
         table, voxels that are not finite.
     expected
         Visits that should have outputs, with or without an image.
-    groups
-        Groups of the images; None without a group column.
     damaged
         Names of images that cannot be used.
     other_sessions
@@ -120,7 +102,6 @@ class Survey:
     problems: list[Problem]
     notes: list[Caution]
     expected: list[Visit]
-    groups: GroupLabels | None
     damaged: frozenset[str] = frozenset()
     other_sessions: Sequence[T1wImage] = ()
 
@@ -158,7 +139,6 @@ def survey_dataset(config: AppConfig) -> Survey:
     check_output_folder(config.bids_dir, config.output_dir)
     check_work_folder(config.bids_dir, config.work_dir)
     participants, images, others = _select(config)
-    groups = _read_groups(config, images)
     is_read = 'participant' in config.analysis_levels and not config.skip_bids_validation
     damaged, notes = check_images(images) if is_read else ([], [])
     lacking, problems = _without_image(participants, images), list(damaged)
@@ -171,15 +151,13 @@ def survey_dataset(config: AppConfig) -> Survey:
     notes += [EMPTY_SESSION._replace(who=visit_name(visit)) for visit in empty]
     if not config.participant_label:
         problems += _misnamed_folders(config.bids_dir)
-        notes += _without_folder(config.bids_dir, participants)
-    notes += _without_group(images, groups)
+    notes += _compare_with_table(config, participants)
     return Survey(
         description,
         images,
         sorted(problems, key=str),
         sorted(notes, key=str),
         [*(image.visit for image in images), *lacking, *empty],
-        groups,
         frozenset(problem.name for problem in damaged),
         others,
     )
@@ -255,16 +233,17 @@ def _misnamed_folders(bids_dir: Path) -> list[Problem]:
     ]
 
 
-def _without_folder(bids_dir: Path, participants: Iterable[str]) -> list[Caution]:
-    """List participants of `participants.tsv` without a folder."""
-    if not (bids_dir / 'participants.tsv').is_file():
+def _compare_with_table(config: AppConfig, participants: Sequence[str]) -> list[Caution]:
+    """List participants without a row in `participants.tsv`, and rows without a folder."""
+    if not (config.bids_dir / 'participants.tsv').is_file():
         return []
+    listed = dict.fromkeys(label for label, _ in read_participants(config.bids_dir).visits)
+    found = [NO_ROW._replace(who=f'sub-{label}') for label in participants if label not in listed]
+    if config.participant_label:
+        return found
     known = set(participants)
-    return [
-        NO_FOLDER._replace(who=visit_name((label, None)))
-        for label, _ in read_participants(bids_dir).visits
-        if label not in known
-    ]
+    lacking = [label for label in listed if label not in known]
+    return found + [NO_FOLDER._replace(who=f'sub-{label}') for label in lacking]
 
 
 def check_output_folder(bids_dir: Path, output_dir: Path) -> None:
@@ -449,26 +428,3 @@ def _copies(sound: Mapping[T1wImage, Voxels]) -> list[Problem]:
         if len(same) > 1
         for image in same
     ]
-
-
-def _read_groups(config: AppConfig, images: list[T1wImage]) -> GroupLabels | None:
-    """Read the group of each image from `participants.tsv`, for display only."""
-    if not (config.bids_dir / 'participants.tsv').is_file():
-        return None
-    people = read_participants(config.bids_dir)
-    known = {label for label, _ in people.visits}
-    visits = {image.name: image.visit for image in images if image.participant in known}
-    table = Table(people.source, with_sessions(people, visits))
-    column = config.group_column or column_of(table.columns, 'diagnosis')
-    if column is None:
-        return None
-    groups = table.categories(column)
-    return GroupLabels(column, {str(name): group for name, group in groups.items()})
-
-
-def _without_group(images: list[T1wImage], groups: GroupLabels | None) -> list[Caution]:
-    """List participants without a row in the table; a group of `n/a` is not reported."""
-    if groups is None:
-        return []
-    absent = dict.fromkeys(i.participant for i in images if i.name not in groups.of_visit)
-    return [NO_ROW._replace(who=visit_name((label, None))) for label in absent]

@@ -6,18 +6,22 @@ import argparse
 import logging
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from surreal_bids.cautions import Caution, log_cautions
 from surreal_bids.cli.main import (
+    OPTIONS,
     Parser,
     add_common_options,
+    add_option,
+    add_sections,
+    end_dry_run,
+    path_of,
     run_command,
     set_up_logging,
     with_hyphens,
+    words_of,
 )
-from surreal_bids.cli.options import OPTIONS, add_option, add_sections, path_of, words_of
 from surreal_bids.config import (
     PATTERNS,
     SECTIONS,
@@ -27,8 +31,10 @@ from surreal_bids.config import (
     check_config,
     flag_of,
 )
-from surreal_bids.exceptions import SurrealError, UsageError
+from surreal_bids.exceptions import UsageError
+from surreal_bids.names import visit_name
 from surreal_bids.parallel import find_device, start_server
+from surreal_bids.text import align, counted
 
 if TYPE_CHECKING:
     from surreal_bids.bids.survey import Survey
@@ -126,22 +132,22 @@ def run(arguments: Sequence[str]) -> int:
                 'Choose another output folder, unless the dataset was moved',
             )
         )
-    if _processes_images(config) and not any(config.output_dir.glob('sub-*')):
-        start_server()  # Of a first run, which needs it in any case.
+    elsewhere = config.dry_run or config.reports_only or config.use_plugin
+    is_first = 'participant' in config.analysis_levels and not any(config.output_dir.glob('sub-*'))
+    if is_first and not elsewhere:
+        start_server()  # It is needed in any case.
     model = check_options(config)
     if config.roi_table is not None and config.analysis_levels == ('group',):
         check_output_folder(config.bids_dir, config.output_dir)
         return _run_group(config, (), model)
     survey = survey_dataset(config)
-    if config.dry_run:
-        return _show(config, survey, model)
-    return _run_levels(config, survey, model)
+    log_cautions(survey.notes)
+    return (_show if config.dry_run else _run_levels)(config, survey, model)
 
 
 def _run_levels(config: AppConfig, survey: Survey, model: TableModel | None) -> int:
     """Run the requested levels on the images of a survey."""
     code = 0
-    log_cautions(survey.notes)
     if 'participant' in config.analysis_levels:
         code = _run_participants(config, survey)
     else:
@@ -154,25 +160,20 @@ def _run_levels(config: AppConfig, survey: Survey, model: TableModel | None) -> 
     return code
 
 
-def _processes_images(config: AppConfig) -> bool:
-    """Tell whether the options ask for images to be processed on this machine."""
-    elsewhere = config.dry_run or config.reports_only or config.use_plugin
-    return 'participant' in config.analysis_levels and not elsewhere
-
-
 def check_options(config: AppConfig) -> TableModel | None:
     """Check all files and folders given as options before the run starts.
 
     Returns the model to apply, if there is one.
     """
     from surreal_bids.bids.derivatives import segmentation_label
-    from surreal_bids.cli.execution import check_running_options
+    from surreal_bids.cli.execution import read_plugin
     from surreal_bids.cli.plan import check_anatomy_options
 
     segmentation_label(config)
     if 'participant' in config.analysis_levels:
         check_anatomy_options(config)
-    check_running_options(config)
+    if config.use_plugin is not None:
+        read_plugin(config.use_plugin)
     if 'group' in config.analysis_levels:
         from surreal_bids.cli.group import check_group_options
 
@@ -183,50 +184,29 @@ def check_options(config: AppConfig) -> TableModel | None:
 
 
 def _show(config: AppConfig, survey: Survey, model: TableModel | None) -> int:
-    from surreal_bids.bids.survey import Problem
-    from surreal_bids.cli.dry_run import summarise
-    from surreal_bids.cli.main import end_dry_run
-    from surreal_bids.cli.plan import make_plan, without_bad_results
-    from surreal_bids.text import counted
+    """Show what a run would do."""
+    from surreal_bids.cli.plan import describe_plan, make_plan, without_bad_results
 
-    log_cautions(survey.notes)
-    if 'participant' not in config.analysis_levels:
-        sys.stdout.write(summarise(config, survey, None))
-        sys.stdout.flush()
-        _run_group(config, survey.expected, model)
-        return 1 if survey.problems else 0
-    plan = without_bad_results(make_plan(config, survey))
-    wrong = _wrong_with_tables(config, model)
-    if wrong:
-        plan = replace(plan, problems=[*plan.problems, Problem('group level', str(wrong))])
-    sys.stdout.write(summarise(config, survey, plan))
+    plan = None
+    if 'participant' in config.analysis_levels:
+        plan = without_bad_results(make_plan(config, survey))
+    sys.stdout.write(describe_plan(config, survey, plan))
     sys.stdout.flush()
-    end_dry_run(counted(len(plan.problems), 'problem') if plan.problems else '')
-    if wrong:
-        return wrong.exit_code
-    return 1 if plan.problems else 0
-
-
-def _wrong_with_tables(config: AppConfig, model: TableModel | None) -> SurrealError | None:
-    """Check the tables of the group level, if it will run; return the error instead of raising."""
-    from surreal_bids.cli.group import check_group_tables
-
-    try:
-        if 'group' in config.analysis_levels:
-            check_group_tables(config, model)
-    except SurrealError as error:
-        return error
-    return None
+    problems = plan.problems if plan else survey.problems
+    if plan is None:
+        _run_group(config, survey.expected, model)
+    else:
+        end_dry_run(counted(len(problems), 'problem') if problems else '')
+    return 1 if problems else 0
 
 
 def _run_participants(config: AppConfig, survey: Survey) -> int:
-    from surreal_bids.cli.dry_run import problem_table
     from surreal_bids.cli.participants import run_participants
-    from surreal_bids.names import visit_name
 
     outcome = run_participants(config, survey)
     if outcome.problems:
-        sys.stdout.write(f'{problem_table(outcome.problems)}\n')
+        rows = [(each.name, each.step, each.reason) for each in outcome.problems]
+        sys.stdout.write(f'{align([("Participant", "Step", "Reason"), *rows])}\n')
     if done := outcome.describe(survey.images):
         sys.stdout.write(f'{done}; see {config.output_dir}.\n')
     failed = {problem.name for problem in outcome.problems}

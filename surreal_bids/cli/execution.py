@@ -132,7 +132,6 @@ def run_workflows(
         Called as steps start and end.
     """
     _quieten(_log_level())
-    check_running_options(config)
     with limited_threads(config.omp_nthreads):
         plugin = _make_plugin(config)
         if status_callback is not None:
@@ -465,12 +464,6 @@ def _make_plugin(config: AppConfig) -> Any:
         return getattr(plugins, f'{settings["plugin"]}Plugin')(plugin_args=arguments)
     about_run = {'threads': config.omp_nthreads, 'log_level': _log_level()}
     return DepthFirstPlugin(plugin_args=arguments | about_run)
-
-
-def check_running_options(config: AppConfig) -> None:
-    """Check the options for running before the run starts."""
-    if config.use_plugin is not None:
-        read_plugin(config.use_plugin)
 
 
 def read_plugin(path: Path) -> dict[str, Any]:

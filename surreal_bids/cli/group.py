@@ -25,8 +25,7 @@ from surreal_bids.bids.outputs import group_outputs, output_path, start_dataset
 from surreal_bids.bids.survey import check_output_folder, check_work_folder
 from surreal_bids.cautions import PARTICIPANTS, Caution, log_cautions
 from surreal_bids.cli.execution import Crash, run_workflow
-from surreal_bids.cli.main import end_dry_run, summarise, usable_cores
-from surreal_bids.cli.options import config_to_toml, write_config
+from surreal_bids.cli.main import config_to_toml, end_dry_run, summarise, usable_cores, write_config
 from surreal_bids.cli.plan import steps_dir
 from surreal_bids.cohort.cohort import Cohort, check_participants, read_cohort, with_logged
 from surreal_bids.cohort.volumes import collect_volumes
@@ -38,8 +37,8 @@ from surreal_bids.config import (
     flag_of,
     training_options,
 )
-from surreal_bids.exceptions import DataError, OutputError, SurrealError, UsageError
-from surreal_bids.files import read_file, sole_use, write_text
+from surreal_bids.exceptions import DataError, SurrealError, UsageError
+from surreal_bids.files import read_file, refuse_inputs, sole_use, write_text
 from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
 from surreal_bids.interfaces.group import CAUTIONS
 from surreal_bids.model.bundle import CARD
@@ -59,7 +58,6 @@ from surreal_bids.rindices.model import (
 )
 from surreal_bids.rindices.new_sites import adapt_to_controls, children, note_site_errors
 from surreal_bids.tables import read_table
-from surreal_bids.templates import TEMPLATE_SPACE
 from surreal_bids.text import counted, list_briefly
 from surreal_bids.workflows.group import init_group_wf, init_training_wf, separate_numbers
 
@@ -168,8 +166,7 @@ def _read_cohort(config: AppConfig, model: TableModel | None, expected: Sequence
 def check_group_options(config: AppConfig) -> TableModel | None:
     """Check whatever the group level will need that is known before the participant level.
 
-    Returns the model to apply, if there is one. A dry run checks the tables later, and lists what
-    is wrong beside problems with images.
+    Returns the model to apply, if there is one.
 
     Raises
     ------
@@ -184,7 +181,7 @@ def check_group_options(config: AppConfig) -> TableModel | None:
     else:
         find_device(config.device)
     # Without the participant level, the group level itself reads everything before it writes.
-    if 'participant' in config.analysis_levels and not config.dry_run:
+    if 'participant' in config.analysis_levels:
         check_group_tables(config, model)
     return model
 
@@ -251,13 +248,9 @@ def _check_model_options(config: AppConfig) -> None:
 
 def _require_inputs_kept(config: AppConfig) -> None:
     """Refuse tables that this run would replace by its own."""
-    written = list(group_outputs(config.output_dir))
-    for table in filter(None, (config.roi_table, config.exclude, *config.phenotype)):
-        if table.exists() and any(table.samefile(path) for path in written):
-            raise OutputError(
-                f'{table}: this run would overwrite it; copy it elsewhere, or choose another '
-                'output folder'
-            )
+    refuse_inputs(
+        group_outputs(config.output_dir), (config.roi_table, config.exclude, *config.phenotype)
+    )
 
 
 def _plan_training(config: AppConfig, cohort: Cohort) -> int:
@@ -420,9 +413,7 @@ def _mapped_tissues(config: AppConfig, cohort: Cohort) -> list[str]:
         return []
     visits = cohort.first_visits().visits
     tissues = dict.fromkeys(config.map_tissues)
-    return [
-        each for each in tissues if ravens_files(config.output_dir, visits, TEMPLATE_SPACE, each)
-    ]
+    return [each for each in tissues if ravens_files(config.output_dir, visits, each)]
 
 
 def _check_deviation_maps(config: AppConfig, cohort: Cohort, chosen: Cohort) -> None:
@@ -432,7 +423,7 @@ def _check_deviation_maps(config: AppConfig, cohort: Cohort, chosen: Cohort) -> 
     if not config.map_tissues:
         raise UsageError('--deviation-maps: --map-tissues is empty; give a tissue, such as GM')
     for tissue in config.map_tissues:
-        files = ravens_files(config.output_dir, cohort.visits, TEMPLATE_SPACE, tissue)
+        files = ravens_files(config.output_dir, cohort.visits, tissue)
         mapped = MappedCohort.read(cohort, files, tissue)
         lacking = mapped.not_comparable.intersection(chosen.visits.index)
         if len(lacking):

@@ -30,13 +30,14 @@ from surreal_bids.bids.outputs import (
 )
 from surreal_bids.bids.survey import Problem, Survey
 from surreal_bids.cautions import log_cautions
-from surreal_bids.cli.dry_run import estimate, lacking_space
 from surreal_bids.cli.execution import Crash, run_workflows, runs_here
-from surreal_bids.cli.options import config_to_toml, write_config
+from surreal_bids.cli.main import config_to_toml, write_config
 from surreal_bids.cli.plan import (
     Job,
     Plan,
     Study,
+    estimate,
+    lacking_space,
     log_job,
     log_licence,
     log_reuse,
@@ -63,6 +64,7 @@ from surreal_bids.reports.participant import (
     write_failed_steps,
 )
 from surreal_bids.tables import ages_and_sexes
+from surreal_bids.templates import TEMPLATE_SPACE
 from surreal_bids.text import counted
 from surreal_bids.workflows.participant import init_reports_wf
 
@@ -70,9 +72,6 @@ LOGGER = logging.getLogger(__name__)
 
 IMAGES, REPORTS = 'participants_wf', 'reports_wf'
 """Names of the workflows that contain those of images and reports."""
-
-SHOWN = ('segmentation', 'template')
-"""Options that the names of outputs in a report depend on."""
 
 BATCH = 64
 """Images per workflow on a cluster: enough to keep it busy. A workflow with thousands of images
@@ -353,9 +352,9 @@ class Processing:
         made_from = Record.read(self._config.output_dir, job.image.visit).made_from or {}
         before, now = made_from.get('options', {}), job.made_from['options']
         reason = why_not_done(self._config, job.image.visit)
-        if reason or all(before.get(name) == now[name] for name in SHOWN):
+        if reason or before.get('segmentation') == now['segmentation']:
             return reason
-        return 'the outputs were made with another segmentation or template'
+        return 'the outputs were made with another segmentation'
 
     def _report_is_due(self, label: str) -> bool:
         """Whether the report is missing or was made from other outputs."""
@@ -374,7 +373,6 @@ class Processing:
         return init_reports_wf(
             output_dir=self._config.output_dir.absolute(),
             participants={label: [self._session(job) for job in done[label]] for label in labels},
-            template_name=self._study.template,
             template_dir=self._study.settings.template_dir,
             following=dict(pairwise(self._of_participant)),
             configuration=config_to_toml(self._config),
@@ -406,7 +404,7 @@ def methods_of(config: AppConfig, study: Study, jobs: Sequence[Job]) -> dict[str
     return imaging_methods(
         [job.reusable for job in jobs],
         [_mask_method(config, study, job) for job in jobs],
-        template=study.template,
+        template=TEMPLATE_SPACE,
         atlas=study.atlas,
         n_atlases=len(study.settings.atlases),
     )

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files as package_files
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 from surreal_bids import __version__
@@ -31,10 +33,12 @@ from surreal_bids.bids.outputs import (
     digest_of_files,
     fingerprint,
 )
-from surreal_bids.bids.survey import Problem, Survey, is_blank
+from surreal_bids.bids.survey import Problem, Survey, free_bytes, is_blank
 from surreal_bids.cautions import FIGURES, Caution, log_cautions
+from surreal_bids.cli.main import usable_cores
 from surreal_bids.config import NETWORK, AppConfig, uses_network
 from surreal_bids.exceptions import DataError
+from surreal_bids.files import MISSING
 from surreal_bids.images import Image, load_image
 from surreal_bids.imaging.atlas import read_atlas_set, read_regions, strip_atlases
 from surreal_bids.imaging.belonging import (
@@ -45,10 +49,10 @@ from surreal_bids.imaging.belonging import (
     check_segmentation,
     check_tissue_maps,
 )
-from surreal_bids.names import Visit
+from surreal_bids.names import Visit, visit_name
 from surreal_bids.progress import PROGRESS, with_bar
 from surreal_bids.regions import label_table
-from surreal_bids.templates import BUILTIN_LICENCE, TEMPLATE_SPACE, find_t1w, write_template
+from surreal_bids.templates import TEMPLATE_SPACE, write_template
 from surreal_bids.text import align, counted, list_briefly
 from surreal_bids.workflows.anatomy import AtlasFiles
 from surreal_bids.workflows.participant import AnatomySettings, init_participant_wf
@@ -136,7 +140,7 @@ def _plan_jobs(
     jobs, problems = [], []
     for image in images:
         try:
-            reusable = _without_blank_mask(image, find_reusable(folders, image, TEMPLATE_SPACE))
+            reusable = _without_blank_mask(image, find_reusable(folders, image))
             options = {**identity, 'segmentation': reusable.dseg_name or atlas_label(config)}
             made_from = fingerprint([image.path, *reusable.files.values()], options)
         except (DataError, OSError) as error:
@@ -308,15 +312,13 @@ class Study:
     ----------
     settings
         Files and options of the workflows.
-    atlas, atlas_licence, template, template_licence
-        Names and licences.
+    atlas, atlas_licence
+        Name and licence of the segmentation.
     """
 
     settings: AnatomySettings
     atlas: str
     atlas_licence: str
-    template: str
-    template_licence: str
 
 
 def prepare_study(config: AppConfig) -> Study:
@@ -333,7 +335,6 @@ def prepare_study(config: AppConfig) -> Study:
     muse = Path(str(package_files('surreal_bids') / 'data' / 'muse.tsv'))
     settings = AnatomySettings(
         template_dir=template_dir,
-        template_t1w=find_t1w(template_dir),
         atlases=tuple(AtlasFiles(each.t1w, each.labels) for each in atlases),
         regions_file=atlases[0].labels.parent / 'dseg.tsv' if atlases else muse,
         network=atlas is None,
@@ -344,8 +345,6 @@ def prepare_study(config: AppConfig) -> Study:
         settings=settings,
         atlas=atlas.name if atlas else NETWORK,
         atlas_licence=atlas.licence if atlas else network_licence(),
-        template=TEMPLATE_SPACE,
-        template_licence=BUILTIN_LICENCE,
     )
 
 
@@ -402,8 +401,6 @@ def provenance_of(config: AppConfig, study: Study, job: Job) -> Provenance:
         segmentation=sources(reusable.dseg, reusable.dseg_name),
         atlas=reusable.dseg_name or study.atlas,
         atlas_licence='licence of the program that made it' if given else study.atlas_licence,
-        template=study.template,
-        template_licence=study.template_licence,
         regions_computed=not given,
     )
 
@@ -415,7 +412,6 @@ def outputs_of(config: AppConfig, study: Study, job: Job) -> VisitOutputs:
         participant=job.image.participant,
         session=job.image.session,
         atlas=job.reusable.dseg_name or study.atlas,
-        template=study.template,
     )
 
 
@@ -492,3 +488,92 @@ def _check_segmentation(reusable: Reusable, path: Path, t1w: Image) -> Iterator[
         regions = label_table(reusable.numbering, volumes)
         yield check_known(volumes, regions)
     yield check_segmentation(dseg, regions, t1w)
+
+
+CPU_SECONDS, PROCESS_GB, OUTPUT_GB, WORK_GB = 102.0, 3.0, 0.24, 0.34
+"""Processor time, memory of the largest step, outputs and intermediate results of one head at
+1 mm, segmented by the network."""
+
+
+def estimate(config: AppConfig, n_images: int) -> str:
+    """Estimate what images need, from one measured head."""
+    nprocs = config.nprocs or usable_cores()
+    minutes = n_images * CPU_SECONDS / nprocs / 60
+    time = f'{minutes / 60:.1f} h' if minutes >= 60 else f'{max(1, round(minutes))} min'
+    return (
+        f'Estimate for images of 1 mm: about {time} on {counted(nprocs, "core")}, '
+        f'{PROCESS_GB * nprocs:.0f} GB of memory, {OUTPUT_GB * n_images:.1f} GB for outputs and '
+        f'{WORK_GB * n_images:.1f} GB for intermediate results'
+    )
+
+
+def lacking_space(config: AppConfig, n_images: int) -> list[Caution]:
+    """Name the folders that have less free space than a run is estimated to need."""
+    needed = {config.output_dir: OUTPUT_GB * n_images, config.work_dir: WORK_GB * n_images}
+    free = {folder: free_bytes(folder) / 1e9 for folder in needed}
+    return [
+        Caution(
+            f'{folder}: {free[folder]:.1f} GB are free, but about {size:.1f} GB are needed',
+            'The run will stop when the disk is full',
+            'Free some space, or choose another folder',
+        )
+        for folder, size in needed.items()
+        if free[folder] < size
+    ]
+
+
+def describe_plan(config: AppConfig, survey: Survey, plan: Plan | None) -> str:
+    """Summarise the dataset and the work of the participant level, if it is run, as text."""
+    n_participants = len({image.participant for image in survey.images})
+    problems = plan.problems if plan else survey.problems
+    bad = {problem.name for problem in problems}
+    rows = [
+        (
+            visit_name((image.participant, None)),
+            f'ses-{image.session}' if image.session else MISSING,
+            str(image.path.relative_to(config.bids_dir.absolute())),
+            _check(image, bad),
+        )
+        for image in survey.images
+    ]
+    sections = [
+        f'{survey.description.get("Name", "Dataset")} in {config.bids_dir}: '
+        f'{counted(len(survey.images), "T1w image")} of {counted(n_participants, "participant")}',
+        align([('Participant', 'Session', 'T1w image', 'Check'), *rows]),
+        '\n'.join(['Problems:', *(f'  {each}' for each in problems)])
+        if problems
+        else 'No problems with images.',
+    ]
+    if plan:
+        sections.append(_to_do(config, plan))
+    return '\n\n'.join(sections) + '\n'
+
+
+def _check(image: T1wImage, bad: set[str]) -> str:
+    if image.name in bad or visit_name((image.participant, None)) in bad:
+        return 'problem, see below'
+    return f'first of {len(image.passed_over) + 1}' if image.passed_over else 'good'
+
+
+def _to_do(config: AppConfig, plan: Plan) -> str:
+    """Summarise the images to process, with reasons and costs."""
+    pending = plan.pending
+    done = len(plan.jobs) - len(pending)
+    lines = [f'To process: {counted(len(pending), "image")}; already done: {done}']
+    lines += [f'  {reason}: {names}' for reason, names in _by_reason(pending).items()]
+    if n := sum(job.reusable.lesion is not None for job in plan.jobs):
+        lines.append(f'With a lesion mask: {counted(n, "image")}')
+    if table := reuse_table(config, plan.jobs):
+        lines += ['Results found in --derivatives:', indent(table, '  ')]
+        log_cautions([*gaps(config, plan.jobs), *refusals(plan.jobs)])
+    if pending:
+        lines.append(estimate(config, len(pending)))
+        log_cautions(lacking_space(config, len(pending)))
+    return '\n'.join(lines)
+
+
+def _by_reason(jobs: Sequence[Job]) -> dict[str, str]:
+    names = defaultdict(list)
+    for job in jobs:
+        names[job.reason].append(job.image.name)
+    return {reason: list_briefly(of_reason) for reason, of_reason in names.items()}

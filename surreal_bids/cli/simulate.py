@@ -51,7 +51,6 @@ from surreal_bids.simulation.tables import (
 )
 from surreal_bids.stats.concordance import concordance_matrix, match_patterns
 from surreal_bids.tables import read_visit_table
-from surreal_bids.templates import TEMPLATE_SPACE
 from surreal_bids.text import counted
 
 LOGGER = logging.getLogger(__name__)
@@ -206,8 +205,7 @@ def _write_maps(folder: Path, simulated: SimulatedTable, seed: int) -> None:
     maps = simulate_ravens(simulated.volumes, np.random.default_rng((seed, MAP_STREAM)))
     for name, image in with_bar(zip(names, maps), 'Simulating maps', len(names)):
         participant = without_prefix(name, 'sub')
-        entities = {'participant': participant, 'template': TEMPLATE_SPACE, 'tissue': 'GM'}
-        write_image(output_path(folder, 'ravens', **entities), image)
+        write_image(output_path(folder, 'ravens', participant=participant, tissue='GM'), image)
 
 
 def add_cohort_parser(subparsers: Any) -> None:
@@ -368,14 +366,8 @@ def _map_scores(folder: Path, truth: Path, found: Sequence[str]) -> list[float]:
 
 
 def _slope_map(folder: Path, pattern: str) -> Path:
-    path = output_path(
-        folder,
-        'statistical_map',
-        template=TEMPLATE_SPACE,
-        tissue='GM',
-        contrast=f'{pattern}slope',
-        statistic='t',
-    )
+    entities = {'tissue': 'GM', 'contrast': f'{pattern}slope', 'statistic': 't'}
+    path = output_path(folder, 'statistical_map', **entities)
     if not path.is_file():
         raise DataError(f'{path}: no such map; run the group level on images')
     return path

@@ -33,7 +33,6 @@ from surreal_bids.files import write_json, write_text, write_tsv
 from surreal_bids.interfaces import Step
 from surreal_bids.names import without_prefix
 from surreal_bids.progress import report as report_progress
-from surreal_bids.templates import TEMPLATE_SPACE
 
 if TYPE_CHECKING:
     from surreal_bids.analysis.engine import Analysis
@@ -200,9 +199,9 @@ class AnalyseGroup(Step):
         visits = found.cohort.first_visits().visits
         written = {}
         for tissue in inputs.methods['map_tissues']:
-            files = ravens_files(root, visits, TEMPLATE_SPACE, tissue)
+            files = ravens_files(root, visits, tissue)
             maps = map_tissue(found, files, folder / tissue, options, inputs.n_threads)
-            written[tissue] = write_maps(root, maps, tissue, TEMPLATE_SPACE)
+            written[tissue] = write_maps(root, maps, tissue)
         return written
 
     def _map_deviations(self, found: Analysis) -> None:
@@ -212,11 +211,9 @@ class AnalyseGroup(Step):
         inputs, root = self.inputs, Path(self.inputs.output_dir)
         chosen = set(found.cohort.visits.index)
         for tissue in inputs.methods['deviation_maps']:
-            files = ravens_files(root, found.everyone.visits, TEMPLATE_SPACE, tissue)
+            files = ravens_files(root, found.everyone.visits, tissue)
             mapped = MappedCohort.read(found.everyone, files, tissue)
-            mapped.write(
-                root, TEMPLATE_SPACE, chosen, inputs.methods['map_smoothing'], inputs.n_threads
-            )
+            mapped.write(root, chosen, inputs.methods['map_smoothing'], inputs.n_threads)
 
     def _given(self, name: str) -> Any:
         value = getattr(self.inputs, name)

@@ -39,7 +39,7 @@ from surreal_bids.images import Image, load_image, voxel_volume
 from surreal_bids.interfaces import Step
 from surreal_bids.interfaces.anatomy import warnings_in
 from surreal_bids.parallel import in_threads
-from surreal_bids.templates import TISSUES, read_template
+from surreal_bids.templates import TEMPLATE_SPACE, TISSUES, read_template
 
 if TYPE_CHECKING:
     from surreal_bids.reports.participant import SessionReport
@@ -167,7 +167,6 @@ class _WriteReportInput(BaseInterfaceInputSpec):
     sessions = traits.List(
         mandatory=True, desc='of each: session, atlas, age, sex, warnings, reused'
     )
-    template_name = traits.Str(mandatory=True, desc='name of the template')
     template_dir = Directory(exists=True, mandatory=True, desc='the template')
     following = traits.Str(desc='label of the next participant')
     configuration = traits.Str(desc='options as run')
@@ -215,7 +214,6 @@ class WriteReport(Step):
             participant=self.inputs.participant,
             session=session['session'],
             atlas=session['atlas'],
-            template=self.inputs.template_name,
         )
         scan = Scan(visit)
         lesion = session['reused'].get(LESION)
@@ -226,7 +224,7 @@ class WriteReport(Step):
             source=visit.sidecar('t1w')['Sources'][0],
             mask_origin=visit.sidecar('brain_mask')['Method'],
             atlas=visit.atlas,
-            template=visit.template,
+            template=TEMPLATE_SPACE,
             volumes=scan.volumes,
             subject=Subject(
                 age=session['age'],

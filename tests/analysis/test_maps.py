@@ -182,7 +182,7 @@ def test_maps_of_the_same_images_contrasts_and_options_are_reused(found, files, 
     assert images_of(tmp_path) == before
     assert {'patients_t.nii.gz', 'patients_logp.nii.gz'} < set(before)
     kept = map_tissue(found, files, tmp_path, MapOptions(smoothing=2.0))
-    written = write_maps(tmp_path / 'out', kept, 'GM', 'Tiny')
+    written = write_maps(tmp_path / 'out', kept, 'GM')
     assert written.images['patients'].is_file()
     assert not list(tmp_path.rglob('*logp*'))
     before = images_of(kept[0])
@@ -209,10 +209,10 @@ def test_maps_of_visits_are_written(mapped, tmp_path):
     cohort, files = mapped
     study = MappedCohort.read(cohort, files, 'GM')
     chosen = list(cohort.visits.index[[0, 1, 90]])
-    study.write(tmp_path, 'MNI', chosen, 2.0, 1)
+    study.write(tmp_path, chosen, 2.0, 1)
     paths = sorted(tmp_path.rglob('*.nii.gz'))
     assert [path.name for path in paths] == [
-        f'{visit}_space-MNI_label-GM_stat-z_statmap.nii.gz' for visit in chosen
+        f'{visit}_space-MNI152NLin2009cAsym_label-GM_stat-z_statmap.nii.gz' for visit in chosen
     ]
     image = nib.load(paths[0])
     assert image.get_data_dtype() == np.int16
@@ -227,7 +227,7 @@ def test_maps_of_visits_are_written(mapped, tmp_path):
 
 def test_one_in_twenty_voxels_of_healthy_visits_is_beyond_1_96(mapped, tmp_path):
     cohort, files = mapped
-    MappedCohort.read(cohort, files, 'GM').write(tmp_path, 'MNI', cohort.visits.index, 0.0, 1)
+    MappedCohort.read(cohort, files, 'GM').write(tmp_path, cohort.visits.index, 0.0, 1)
     paths = sorted(tmp_path.rglob('*.nii.gz'))
     assert len(paths) == len(cohort)
     maps = np.array([nib.load(path).get_fdata() for path in paths])

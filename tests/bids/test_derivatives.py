@@ -64,7 +64,7 @@ def test_all_of_an_anatomical_workflow(tmp_path, session):
     names = [f'{image.name}{ending}' for ending in (*ANATOMY.values(), *TISSUES)]
     in_template = [f'{image.name}_space-{TEMPLATE}{ending}' for ending in ANATOMY.values()]
     _touch(folder, *names, *in_template, f'{image.name}_dseg.nii.gz')
-    found = find_reusable({'smriprep': tmp_path}, image, TEMPLATE)
+    found = find_reusable({'smriprep': tmp_path}, image)
     assert {what: getattr(found, what).name for what in ANATOMY} == {
         what: image.name + ending for what, ending in ANATOMY.items()
     }
@@ -81,7 +81,7 @@ def test_what_is_missing_is_left_open(tmp_path, missing):
         *(f'sub-01{ending}' for what, ending in endings.items() if what != missing),
         *(f'sub-01{ending}' for ending in TISSUES[1:]),
     )
-    found = find_reusable({'fmriprep': tmp_path}, _image(), TEMPLATE)
+    found = find_reusable({'fmriprep': tmp_path}, _image())
     assert not getattr(found, missing)
     assert (found == Reusable()) == (missing == 't1w'), 'without its T1w the rest has no place'
 
@@ -89,9 +89,11 @@ def test_what_is_missing_is_left_open(tmp_path, missing):
 def test_another_session_or_template_does_not_count(tmp_path):
     _touch(tmp_path / 'sub-01' / 'anat', *(f'sub-01{ending}' for ending in ANATOMY.values()))
     _touch(tmp_path / 'sub-01/ses-a/anat', *(f'sub-01_ses-a{each}' for each in ANATOMY.values()))
-    found = find_reusable({'fmriprep': tmp_path}, _image(), TEMPLATE)
+    found = find_reusable({'fmriprep': tmp_path}, _image())
     assert found.t1w.name == f'sub-01{ANATOMY["t1w"]}'
-    assert find_reusable({'fmriprep': tmp_path}, _image(), 'Other').anat2std_xfm is None
+    for path in tmp_path.rglob('*_xfm.h5'):
+        path.rename(str(path).replace(TEMPLATE, 'Other'))
+    assert find_reusable({'fmriprep': tmp_path}, _image()).anat2std_xfm is None
 
 
 @pytest.mark.parametrize(
@@ -105,7 +107,7 @@ def test_another_session_or_template_does_not_count(tmp_path):
 )
 def test_segmentations_by_their_names(tmp_path, folder, name):
     _touch(tmp_path / folder, name)
-    found = find_reusable({'dlmuse': tmp_path}, _image(), TEMPLATE)
+    found = find_reusable({'dlmuse': tmp_path}, _image())
     assert (found.dseg.name, found.dseg_name, found.dseg_table) == (name, 'dlmuse', None)
 
 
@@ -122,11 +124,11 @@ def test_tables_of_labels(tmp_path, table, expected):
     _touch(tmp_path / 'sub-01' / 'anat', 'sub-01_desc-mine_dseg.nii.gz')
     _touch((tmp_path / table).parent, Path(table).name)
     if expected:
-        found = find_reusable({'other': tmp_path}, _image(), TEMPLATE)
+        found = find_reusable({'other': tmp_path}, _image())
         assert found.dseg_table == tmp_path / table
     else:
         with pytest.raises(DataError, match=r'dseg.*add .*dseg\.tsv'):
-            find_reusable({'other': tmp_path}, _image(), TEMPLATE)
+            find_reusable({'other': tmp_path}, _image())
 
 
 @pytest.mark.parametrize(
@@ -135,40 +137,40 @@ def test_tables_of_labels(tmp_path, table, expected):
 )
 def test_runs_tell_several_files_apart(tmp_path, run, expected):
     _touch(tmp_path, *(f'sub-01_run-{number}_dseg.nii.gz' for number in (2, 3)))
-    found = find_reusable({'dlmuse': tmp_path}, _image(run=run), TEMPLATE)
+    found = find_reusable({'dlmuse': tmp_path}, _image(run=run))
     assert (found.dseg.name if found.dseg else None) == expected
 
 
 def test_of_two_files_the_one_that_names_the_run_is_taken(tmp_path):
     _touch(tmp_path, 'sub-01_dseg.nii.gz', 'sub-01_run-1_dseg.nii.gz')
-    found = find_reusable({'dlmuse': tmp_path}, _image(run='1'), TEMPLATE)
+    found = find_reusable({'dlmuse': tmp_path}, _image(run='1'))
     assert found.dseg.name == 'sub-01_run-1_dseg.nii.gz'
 
 
 @pytest.mark.parametrize('alone', ['anat2std_xfm', 'std2anat_xfm'])
 def test_one_transform_without_the_other_is_of_no_use(tmp_path, alone):
     _touch(tmp_path / 'sub-01/anat', f'sub-01{ANATOMY["t1w"]}', f'sub-01{ANATOMY[alone]}')
-    found = find_reusable({'fmriprep': tmp_path}, _image(), TEMPLATE)
+    found = find_reusable({'fmriprep': tmp_path}, _image())
     assert list(found.files) == ['T1w image']
 
 
 def test_too_many_files_are_named(tmp_path):
     _touch(tmp_path, 'sub-01_desc-a_dseg.nii.gz', 'sub-01_desc-b_dseg.nii.gz')
     with pytest.raises(DataError, match=r'2 files .*desc-a_dseg.*keep one'):
-        find_reusable({'dlmuse': tmp_path}, _image(), TEMPLATE)
+        find_reusable({'dlmuse': tmp_path}, _image())
 
 
 def test_of_several_segmentations_the_name_chooses_by_desc(tmp_path):
     _touch(tmp_path, *(f'sub-01_desc-{each}_dseg.nii.gz' for each in 'ab'), 'sub-01_dseg.nii.gz')
     _touch(tmp_path, 'dseg.tsv')
-    found = find_reusable({'B': tmp_path}, _image(), TEMPLATE)
+    found = find_reusable({'B': tmp_path}, _image())
     assert (found.dseg.name, found.dseg_name) == ('sub-01_desc-b_dseg.nii.gz', 'B')
 
 
 def test_a_segmentation_of_fmriprep_that_is_missing_is_not_replaced(tmp_path):
     _touch(tmp_path / 'sub-01/anat', 'sub-01_dseg.nii.gz', 'sub-01_desc-aseg_dseg.nii.gz')
-    assert find_reusable({'aparcaseg': tmp_path}, _image(), TEMPLATE) == Reusable()
-    found = find_reusable({'fmriprep': tmp_path, 'aseg': tmp_path}, _image(), TEMPLATE)
+    assert find_reusable({'aparcaseg': tmp_path}, _image()) == Reusable()
+    found = find_reusable({'fmriprep': tmp_path, 'aseg': tmp_path}, _image())
     assert (found.dseg.name, found.numbering) == ('sub-01_desc-aseg_dseg.nii.gz', 'aseg')
 
 
@@ -186,7 +188,7 @@ def test_every_file_is_found_in_each_layout(tmp_path, layout, given):
     expected = write_tree(tmp_path / 'out', layout)
     derivatives = (given.format(tmp_path / 'out'),)
     config = AppConfig(tmp_path, tmp_path, ('participant',), derivatives=derivatives)
-    found = find_reusable(derivative_folders(config), image, TEMPLATE)
+    found = find_reusable(derivative_folders(config), image)
     assert found == Reusable(
         anatomy_name='fmriprep',
         tpms=tuple(expected.pop(tissue) for tissue in ('GM', 'WM', 'CSF')),
@@ -206,7 +208,7 @@ def test_results_that_may_be_of_several_sessions_or_acquisitions_are_refused(tmp
         folder = tmp_path / str(number)
         image = _raw(folder / 'raw', *raw)
         write_tree(folder, Layout(raw=raw))
-        found = find_reusable({'fmriprep': folder}, image, TEMPLATE)
+        found = find_reusable({'fmriprep': folder}, image)
         assert found.files == {}
         assert not any(found.found_in('fmriprep').values())
         assert f'several sessions or acquisitions ({kinds})' in found.refused['fmriprep']
@@ -218,7 +220,7 @@ def test_results_of_another_image_are_never_taken(tmp_path, entity):
     write_tree(tmp_path, Layout(stem=f'sub-01/anat/sub-01_{entity}'))
     _touch(tmp_path, f'sub-01_{entity}_dseg.nii.gz')
     folders = {'fmriprep': tmp_path, 'dlmuse': tmp_path}
-    assert find_reusable(folders, image, TEMPLATE) == Reusable()
+    assert find_reusable(folders, image) == Reusable()
 
 
 def test_only_results_on_one_grid_are_used_together(tmp_path):
@@ -228,7 +230,7 @@ def test_only_results_on_one_grid_are_used_together(tmp_path):
         f'sub-01{ANATOMY["t1w"]}',
         f'sub-01_res-2{ANATOMY["mask"]}',
     )
-    found = find_reusable({'fmriprep': tmp_path}, _image(), TEMPLATE)
+    found = find_reusable({'fmriprep': tmp_path}, _image())
     assert (found.t1w.name, found.mask) == (f'sub-01{ANATOMY["t1w"]}', None)
 
 
@@ -255,7 +257,7 @@ def test_folders_of_freesurfer(tmp_path, name, files, expected):
     ):
         folder = tmp_path / str(number)
         _touch(folder / subject / 'mri', *files)
-        found = find_reusable({name: folder}, _image(session), TEMPLATE)
+        found = find_reusable({name: folder}, _image(session))
         assert bool(found.dseg) == bool(expected and ours)
         if found.dseg:
             assert (found.dseg.name, found.numbering) == (f'{expected}.mgz', expected)
@@ -264,7 +266,7 @@ def test_folders_of_freesurfer(tmp_path, name, files, expected):
 def test_one_reconstruction_of_several_sessions_is_refused(tmp_path):
     image = _raw(tmp_path / 'raw', *SESSIONS)
     _touch(tmp_path / 'fs' / 'sub-01' / 'mri', FREESURFER)
-    found = find_reusable({'freesurfer': tmp_path / 'fs'}, image, TEMPLATE)
+    found = find_reusable({'freesurfer': tmp_path / 'fs'}, image)
     assert found.dseg is None
     assert 'several sessions' in found.refused['freesurfer']
 
@@ -283,14 +285,14 @@ def test_one_reconstruction_of_several_sessions_is_refused(tmp_path):
 )
 def test_labels_that_are_built_in(tmp_path, name, file, expected):
     _touch(tmp_path / 'sub-01' / 'anat', file)
-    found = find_reusable({name: tmp_path}, _image(), TEMPLATE)
+    found = find_reusable({name: tmp_path}, _image())
     assert (found.dseg.name, found.numbering, found.dseg_table) == (file, expected, None)
 
 
 def test_the_table_of_fmriprep_lists_too_much(tmp_path):
     _touch(tmp_path / 'sub-01' / 'anat', 'sub-01_desc-aparcaseg_dseg.nii.gz')
     _touch(tmp_path, 'desc-aparcaseg_dseg.tsv', 'desc-aseg_dseg.tsv')
-    found = find_reusable({'aparcaseg': tmp_path}, _image(), TEMPLATE)
+    found = find_reusable({'aparcaseg': tmp_path}, _image())
     assert (found.dseg_table, found.numbering) == (None, 'aparc+aseg')
 
 
@@ -314,11 +316,11 @@ def test_segmentations_of_nichart_are_found_without_renaming(tmp_path, choice):
     assert list(folders) == ['dlmuse']
     for (participant, session), name in names.items():
         image = _image(participant=participant, session=session)
-        found = find_reusable(folders, image, TEMPLATE)
+        found = find_reusable(folders, image)
         assert (found.dseg.name, found.numbering) == (name, 'muse')
     _touch(folder, '2-1_T1_DLMUSE.nii.gz', 'A3_1_T1_DLMUSE.nii.gz')
     for other in ('IXI012', '11', '21', 'A31', 'A3'):
-        assert find_reusable(folders, _image(participant=other), TEMPLATE).dseg is None
+        assert find_reusable(folders, _image(participant=other)).dseg is None
 
 
 LESION_NAMES = {
@@ -347,7 +349,7 @@ def test_lesion_masks_by_their_names(tmp_path, place):
             image = _with_t1w(root, stem)
             folder = image.path.parent if place != 'folder' else root / 'masks' / 'sub-01' / 'anat'
             _touch(folder, name)
-            found = find_reusable({LESIONS: root / 'masks'}, image, TEMPLATE)
+            found = find_reusable({LESIONS: root / 'masks'}, image)
             expected = folder / name if stem in stems else None
             assert found.files == ({LESION: expected} if expected else {}), (name, stem)
             in_folder = expected is not None and place == 'folder'
@@ -358,7 +360,7 @@ def test_a_given_folder_of_lesion_masks_comes_first(tmp_path):
     image = _with_t1w(tmp_path, '01')
     _touch(image.path.parent, 'sub-01_label-lesion_mask.nii.gz')
     folder = _touch(tmp_path / 'masks', 'sub-01_label-lesion_mask.nii.gz')
-    assert find_reusable({LESIONS: folder}, image, TEMPLATE).lesion.parent == folder
+    assert find_reusable({LESIONS: folder}, image).lesion.parent == folder
 
 
 def test_lesion_masks_are_no_segmentation(tmp_path):

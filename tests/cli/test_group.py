@@ -398,8 +398,7 @@ def write_participants(out: Path, atlas: str = 'network', numbering: str = 'muse
         write_record(record_path(out, (participant, None)), out, {}, [path])
         data = rng.normal(0.5, 0.05, (7, 8, 9)) + 0.003 * (volumes.mean() - 300)
         ravens = nib.Nifti1Image(data.astype(np.float32), np.diag([8.0, 8, 8, 1]))
-        entities = {'participant': participant, 'template': TEMPLATE, 'tissue': 'GM'}
-        write_image(output_path(out, 'ravens', **entities), ravens)
+        write_image(output_path(out, 'ravens', participant=participant, tissue='GM'), ravens)
 
 
 @pytest.mark.slow

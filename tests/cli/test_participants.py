@@ -194,7 +194,7 @@ def test_atlases_may_be_called_as_participants_are(unfinished, tmp_path):
     ],
 )
 def test_reports_do_not_look_for_regions_that_were_not_made(tmp_path, changed, reason):
-    options = {'segmentation': 'network', 'template': 'MNI152NLin2009cAsym', 'labels': 'files'}
+    options = {'segmentation': 'network', 'labels': 'files'}
     made_from = {'version': '1', 'options': options | changed}
     write_record(record_path(tmp_path, ('01', None)), tmp_path, made_from, [])
     job = Job(T1wImage('01', None, None, Path('t1w')), Reusable(), {'options': options})

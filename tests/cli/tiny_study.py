@@ -44,7 +44,7 @@ def write_study(root: Path, *names: str) -> list[str]:
     folders = {'segmentation': str(atlas), 'work_dir': root / 'work'}
     config = AppConfig(dataset, root / 'out', ('participant',), **folders)
     template = steps_dir(config) / 'templates' / f'{TEMPLATE_SPACE}_1mm'
-    phantom.write_template(template, TEMPLATE_SPACE)
+    phantom.write_template(template)
     write_image(template / MUSE_LABELS, phantom.labels())
     options = ['--segmentation', str(atlas), '-w', str(root / 'work'), '--nprocs', '1']
     return [str(dataset), str(root / 'out'), 'participant', *options]

@@ -8,6 +8,7 @@ import pandas as pd
 from scipy import ndimage
 
 from surreal_bids.files import write_image, write_tsv
+from surreal_bids.templates import FILES, TISSUES
 
 SHAPE = (40, 48, 36)
 AFFINE = np.array([[-4.0, 0, 0, 80], [0, 4, 0, -95], [0, 0, 4, -70], [0, 0, 0, 1]])
@@ -60,11 +61,9 @@ def write_all(folder: Path) -> dict[str, Path]:
     return {**paths, 'template': template, 'regions': _write_regions(folder / 'dseg.tsv')}
 
 
-def write_template(folder: Path, name: str = 'Tiny') -> Path:
-    write_image(folder / f'tpl-{name}_T1w.nii.gz', t1w(1))
-    write_image(folder / f'tpl-{name}_desc-brain_mask.nii.gz', mask())
-    for tissue, image in tissues().items():
-        write_image(folder / f'tpl-{name}_label-{tissue}_probseg.nii.gz', image)
+def write_template(folder: Path) -> Path:
+    for name, image in zip(FILES, (t1w(1), mask(), *map(tissues().get, TISSUES))):
+        write_image(folder / name, image)
     return folder
 
 

@@ -18,7 +18,7 @@ from surreal_bids.interfaces.outputs import (
     SaveOutput,
     WriteRecord,
 )
-from surreal_bids.templates import MUSE_LABELS, TISSUES
+from surreal_bids.templates import BUILTIN_LICENCE, MUSE_LABELS, TISSUES
 from tests.interfaces import phantom
 
 ENTITIES = {'participant': '01', 'session': None}
@@ -28,8 +28,6 @@ PROVENANCE = {
     'segmentation': [],
     'atlas': 'muse',
     'atlas_licence': 'free',
-    'template': 'MNI152NLin2009cAsym',
-    'template_licence': 'free',
 }
 
 
@@ -105,7 +103,7 @@ def test_sidecars_say_how_the_brain_was_found(tmp_path, method, stripped, words)
     assert outputs.t1w['SkullStripped'] is stripped
     assert (outputs.brain_mask['Method'], outputs.brain_mask['Description']) == (method, words)
     assert outputs.segmentation_volumes['AtlasLicense'] == 'free'
-    assert outputs.ravens['TemplateLicense'] == PROVENANCE['template_licence']
+    assert outputs.ravens['TemplateLicense'] == BUILTIN_LICENCE
     assert outputs.t1w['Sources'] == PROVENANCE['t1w']
 
 
@@ -121,7 +119,7 @@ def test_sidecars_say_what_volumes_tell_of_a_lesion(tmp_path, computed):
 @pytest.fixture
 def shifted(tmp_path):
     """Outputs of a scan, and labels of a template whose world is 8 mm to the left of the scan's."""
-    visit = VisitOutputs(tmp_path, '01', None, 'network', 'MNI152NLin2009cAsym')
+    visit = VisitOutputs(tmp_path, '01', None, 'network')
     for name, image in (('t1w', phantom.t1w()), ('brain_mask', phantom.mask())):
         write_image(visit.path(name), image)
     for tissue, image in phantom.tissues().items():

@@ -18,8 +18,8 @@ from surreal_bids.workflows.participant import (
 
 HERE = Path(__file__)
 ATLASES = (AtlasFiles(HERE, HERE), AtlasFiles(HERE, HERE))
-SETTINGS = AnatomySettings(HERE.parent, HERE, ATLASES, HERE)
-PROVENANCE = Provenance([], [], [], 'muse', '', 'MNI152NLin2009cAsym', '')
+SETTINGS = AnatomySettings(HERE.parent, ATLASES, HERE)
+PROVENANCE = Provenance([], [], [], 'muse', '')
 COMPUTED = {
     'mask': 'find_brain',
     't1w': 'n4',
@@ -37,6 +37,12 @@ GIVEN = {
 LESION = {'lesion': HERE}
 MODULES = ('anatomy', 'participant')
 SUBSETS = [names for size in range(len(GIVEN) + 1) for names in itertools.combinations(GIVEN, size)]
+
+
+@pytest.fixture(autouse=True)
+def template(monkeypatch):
+    """Let this file be the T1w image of the template."""
+    monkeypatch.setattr('surreal_bids.workflows.participant.T1W', HERE.name)
 
 
 def _participant(given=(), settings=SETTINGS, session=None):

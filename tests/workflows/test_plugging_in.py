@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from surreal_bids.templates import T1W
 from tests.interfaces import phantom
 
 EXAMPLE = Path(__file__).resolve().parents[2] / 'docs' / 'plugging_in.py'
@@ -41,5 +42,5 @@ def test_the_example_runs(atlas_dir, tmp_path):
         assert found[index] == pytest.approx((labels == index).sum() * voxel, rel=0.05)
     maps = sorted((tmp_path / 'work').glob('host_wf/ravens_wf/**/*.nii.gz'))
     assert len(maps) == 3
-    grid = nib.Nifti1Image.from_filename(brain / 'template' / 'tpl-Tiny_T1w.nii.gz')
+    grid = nib.Nifti1Image.from_filename(brain / 'template' / T1W)
     assert all(nib.Nifti1Image.from_filename(path).shape == grid.shape for path in maps)
