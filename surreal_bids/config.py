@@ -356,9 +356,8 @@ class AppConfig(CohortOptions, TrainingOptions):
         'delete the intermediate results of participants without errors', section=RUNNING
     )
     dry_run: bool = switch(
-        'check the dataset, every image and the files given with options; show the planned steps, '
-        'the estimated time and the outputs. Writes nothing except the index of '
-        '--bids-database-dir'
+        'check the dataset, every image and the files given with options; show the planned steps '
+        'and the estimated time. Writes nothing except the index of --bids-database-dir'
     )
     reports_only: bool = switch('only write the reports again, from existing outputs')
 
