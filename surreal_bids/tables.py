@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -78,15 +78,27 @@ class Table:
     Attributes
     ----------
     source
-        File name, for messages.
+        File or folder, for messages.
     text
-        Cells as text, None where missing. The index names the rows in messages.
+        Cells as text, None where missing. The index names the rows in messages; in a table of
+        participants, it has the names of visits, and ids and sessions are no columns.
+    visits
+        Participant and session of each row of a table of participants; the session is None where
+        there are no sessions.
+    prefix
+        `sub-`, or empty if ids are written without it.
+    id_column, session_column
+        Columns of the ids, and of the sessions if there are any.
     joined
         Files of the columns that come from another file than `source`.
     """
 
     source: Path
     text: pd.DataFrame
+    visits: Sequence[Visit] = ()
+    prefix: str = 'sub-'
+    id_column: str = PARTICIPANT
+    session_column: str | None = None
     joined: Mapping[str, Path] = field(default_factory=dict)
     _values: dict[str, pd.Series] = field(default_factory=dict, init=False, repr=False)
 
@@ -106,7 +118,17 @@ class Table:
         """Keep these rows, in this order."""
         if list(names) == list(self.text.index):
             return self
-        return replace(self, text=self.text.loc[list(names)])
+        return Table(self.source, self.text.loc[list(names)], joined=self.joined)
+
+    def of(self, visits: Mapping[str, Visit]) -> Table:
+        """Return the rows of these visits; a row without a session is of all visits."""
+        if list(visits.items()) == list(zip(self.text.index, self.visits)):
+            return self
+        of_visit = {visit: row for row, visit in enumerate(self.visits)}
+        rows = [of_visit.get(v, of_visit.get((v[0], None), -1)) for v in visits.values()]
+        cells = self.text.to_numpy(object)[rows]
+        cells[np.array(rows) < 0] = None
+        return Table(self.source, pd.DataFrame(cells, list(visits), self.columns, dtype=object))
 
     def find(self, name: str) -> str:
         """Find a column by name, else by the only one that differs in case; else raise an error."""
@@ -127,8 +149,8 @@ class Table:
         Programs that read names as numbers write `3.0` if any value is missing.
         """
         cells = self.categories(name)
-        found = cells.map(lambda cell: _WHOLE_NUMBER.sub(r'\1', cell), na_action='ignore')
-        return found.astype(object).where(found.notna(), None)
+        names = [cell and _WHOLE_NUMBER.sub(r'\1', cell) for cell in cells.tolist()]
+        return pd.Series(names, cells.index, name=cells.name, dtype=object)
 
     def values(self, name: str) -> pd.Series:
         """Return a column as numbers, NaN where it is missing or text; converted once."""
@@ -140,7 +162,8 @@ class Table:
         """Return a column as floating-point numbers, NaN where missing."""
         cells = self.categories(name)
         values = self.values(str(cells.name))
-        wrong = cells.notna() & ~np.isfinite(values)
+        wrong = ~np.isfinite(values)
+        wrong &= wrong.any() and cells.notna()
         if wrong.any():
             where = str(wrong.idxmax())
             more = f' ({counted(int(wrong.sum()), "cell")})' if wrong.sum() > 1 else ''
@@ -157,20 +180,21 @@ class Table:
         """
         columns = {}
         for name in self.columns:
-            cells = self.text[name]
-            known = cells.dropna()
-            is_text = name in (PARTICIPANT, SESSION) or known.empty
-            is_text = is_text or not np.isfinite(self.values(name)[cells.notna()]).all()
-            is_text = is_text or any(c[0] == '0' and PADDED.fullmatch(c) for c in known)
-            columns[name] = cells if is_text else self.values(name)
+            cells, values = self.text[name], self.values(name)
+            known, whole = cells.notna(), values % 1 == 0
+            is_text = name in (PARTICIPANT, SESSION) or not known.any()
+            is_text = is_text or not np.isfinite(values[known]).all()
+            is_text = is_text or any(map(PADDED.fullmatch, cells[whole].tolist()))
+            columns[name] = cells if is_text else values
         return pd.DataFrame(columns, index=self.text.index)
 
 
 def to_numbers(cells: pd.Series) -> pd.Series:
     """Convert cells to numbers, possibly infinite; NaN for all others."""
+    text = cells.tolist()
     with suppress(ValueError, TypeError):  # Several times faster if all cells are numbers.
-        if '_' not in ''.join(filter(None, cells)):  # 1_0 is 10 in Python.
-            return pd.Series(cells.to_numpy(object).astype(np.float64), cells.index)
+        if '_' not in ''.join(filter(None, text)):  # 1_0 is 10 in Python.
+            return pd.Series(np.array(text, object).astype(np.float64), cells.index)
     return pd.to_numeric(cells, errors='coerce').astype(np.float64)
 
 
@@ -208,25 +232,28 @@ def read_table(path: Path) -> Table:
     """
     text = _read_text(path)
     separator = _separator(text)
+    reader = csv.reader(io.StringIO(text, newline=''), delimiter=separator, strict=True)
     try:
-        reader = csv.reader(io.StringIO(text, newline=''), delimiter=separator, strict=True)
-        numbered = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
+        numbered = [(reader.line_num, row) for row in reader]
     except csv.Error as error:
         raise DataError(
             f'{path}: the table cannot be read ({error}); look for a quoted cell that does not end'
         ) from error
-    rows = {line: row for line, row in numbered if any(row)}
+    rows = {line: row for line, row in numbered if any(map(str.strip, row))}
     if not rows:
         raise DataError(f'{path}: the table is empty; it needs a header and rows below it')
-    header = rows.pop(min(rows))
+    header = [name.strip() for name in rows.pop(min(rows))]
     _refuse_other_layouts(path, header, rows)
     if rows and all(len(row) == len(header) + 1 for row in rows.values()):
         header = ['', *header]  # R writes the names of rows without a header.
     _check_shape(path, header, rows)
-    cells = [[None if c.lower() in MISSING_CELLS else c for c in row] for row in rows.values()]
-    table = pd.DataFrame(cells, [f'line {n}' for n in rows], header, dtype=object)
-    table = table.loc[:, [bool(name) or k == 0 for k, name in enumerate(header)]]
-    return Table(path, table if separator == ',' else _with_points(path, table))
+    columns: dict[str, list[str | None]] = {}
+    has_commas = separator != ',' and ',' in text
+    for name, column in zip(header, zip(*rows.values()) if rows else [()] * len(header)):
+        if name or not columns:
+            cells = [None if c.lower() in MISSING_CELLS else c for c in map(str.strip, column)]
+            columns[name] = _with_points(path, name, cells) if has_commas else cells
+    return Table(path, pd.DataFrame(columns, [f'line {n}' for n in rows], dtype=object))
 
 
 def _separator(text: str) -> str:
@@ -281,76 +308,26 @@ def _check_shape(path: Path, header: list[str], rows: dict[int, list[str]]) -> N
         )
     for line, row in rows.items():
         if len(row) != len(header) or row == header:
-            what = 'repeats the header; remove it'
-            if row != header:
-                what = (
-                    f'has {counted(len(row), "cell")}, but the header has {len(header)}; write '
-                    f'{MISSING} for a missing value, and quote cells that hold the separator'
-                )
-            raise DataError(f'{path}: line {line} {what}')
-
-
-def _with_points(path: Path, table: pd.DataFrame) -> pd.DataFrame:
-    """Write decimal points in place of decimal commas."""
-    changed = {}
-    for name in table:
-        cells = table[name].dropna()
-        if ',' not in ''.join(cells) or not all(map(_COMMA.fullmatch, cells)):
-            continue
-        with_comma = cells.str.contains(',', regex=False)
-        if not with_comma.all() and all(map(_THOUSANDS.fullmatch, cells[with_comma])):
-            raise DataError(
-                f'{path}: column {name} has {cells[with_comma].iloc[0]}; use decimal points, and '
-                'no thousands separators'
+            what = (
+                f'has {counted(len(row), "cell")}, but the header has {len(header)}; write '
+                f'{MISSING} for a missing value, and quote cells that hold the separator'
             )
-        changed[str(name)] = table[name].str.replace(',', '.', regex=False)
-    return table.assign(**changed)
+            same = 'repeats the header; remove it'
+            raise DataError(f'{path}: line {line} {same if row == header else what}')
 
 
-@dataclass(frozen=True, eq=False)
-class VisitTable:
-    """A table with one row per participant or visit.
-
-    Attributes
-    ----------
-    table
-        All columns except ids and sessions, indexed by the names of visits.
-    visits
-        Participant and session of each row; the session is None where there are no sessions.
-    prefix
-        `sub-`, or empty if ids are written without it.
-    id_column, session_column
-        Columns of the ids, and of the sessions if there are any.
-    names
-        Names of the regions by column, if the participant level measured the volumes.
-    """
-
-    table: Table
-    visits: list[Visit]
-    prefix: str = 'sub-'
-    id_column: str = PARTICIPANT
-    session_column: str | None = None
-    names: Mapping[str, str] | None = None
-
-    @property
-    def source(self) -> Path:
-        """File or folder, for messages."""
-        return self.table.source
-
-    def of(self, visits: Mapping[str, Visit]) -> Table:
-        """Return a table of the rows of these visits."""
-        if list(visits.items()) == list(zip(self.table.text.index, self.visits)):
-            return self.table
-        return Table(self.source, self.rows_of(visits))
-
-    def rows_of(self, visits: Mapping[str, Visit]) -> pd.DataFrame:
-        """Return the rows of these visits; a row without a session is of all visits."""
-        of_visit = dict(zip(self.visits, self.table.text.index))
-        rows = [of_visit.get(visit) or of_visit.get((visit[0], None)) for visit in visits.values()]
-        if None not in rows:
-            return self.table.text.loc[rows].set_axis(list(visits))
-        text = self.table.text.reindex(pd.Index(rows, dtype=object)).set_axis(list(visits))
-        return text.where(text.notna(), None)
+def _with_points(path: Path, name: str, cells: list[str | None]) -> list[str | None]:
+    """Write decimal points in place of decimal commas."""
+    known = [cell for cell in cells if cell is not None]
+    with_comma = [cell for cell in known if ',' in cell]
+    if not with_comma or not all(map(_COMMA.fullmatch, known)):
+        return cells
+    if len(with_comma) < len(known) and all(map(_THOUSANDS.fullmatch, with_comma)):
+        raise DataError(
+            f'{path}: column {name} has {with_comma[0]}; use decimal points, and no thousands '
+            'separators'
+        )
+    return [cell and cell.replace(',', '.') for cell in cells]
 
 
 def parse_visit(participant: str, session: str | None) -> Visit:
@@ -361,7 +338,7 @@ def parse_visit(participant: str, session: str | None) -> Visit:
     return without_prefix(participant, 'sub'), without_prefix(session, 'ses') if session else None
 
 
-def read_visit_table(path: Path, id_column: str | None = None, named: bool = True) -> VisitTable:
+def read_visit_table(path: Path, id_column: str | None = None, named: bool = True) -> Table:
     """Read a table with one row per participant or visit.
 
     Parameters
@@ -390,7 +367,7 @@ def read_visit_table(path: Path, id_column: str | None = None, named: bool = Tru
     _require_distinct(table, visits, names)
     unused = [c for c in table.columns if c in (column, session) or not c]
     text = table.text.drop(columns=unused).set_axis(names)
-    return VisitTable(Table(path, text), visits, prefix, column, session)
+    return Table(path, text, visits, prefix, column, session)
 
 
 def _session_column(columns: Iterable[str], ids: str, needed: bool) -> str | None:
@@ -450,7 +427,7 @@ def _require_distinct(table: Table, visits: list[Visit], names: pd.Index) -> Non
         )
 
 
-def read_participants(bids_dir: Path) -> VisitTable:
+def read_participants(bids_dir: Path) -> Table:
     """Read `participants.tsv` of a BIDS dataset."""
     path = bids_dir / 'participants.tsv'
     if not path.is_file():
@@ -489,9 +466,9 @@ def read_sessions(bids_dir: Path, participants: Iterable[str]) -> dict[Visit, di
     return found
 
 
-def with_sessions(people: VisitTable, visits: Mapping[str, Visit]) -> pd.DataFrame:
+def with_sessions(people: Table, visits: Mapping[str, Visit]) -> pd.DataFrame:
     """Return the rows of visits; values of `sessions.tsv` files take precedence."""
-    known = people.rows_of(visits)
+    known = people.of(visits).text
     asked = [who for who, session in visits.values() if session]
     values = read_sessions(people.source.parent, asked)
     rows = {name: values.get(visit, {}) for name, visit in visits.items()}
@@ -549,7 +526,7 @@ LIKE_RATINGS = frozenset({*RATINGS, '0', '1', 'yes', 'no', 'true', 'false', 'ok'
 def read_exclusions(
     path: Path,
     visits: Mapping[str, Visit],
-    everyone: Collection[Visit],
+    everyone: Set[Visit],
     id_column: str | None = None,
     knows_sessions: bool = True,
 ) -> dict[str, str]:
@@ -581,22 +558,22 @@ def read_exclusions(
     column, ids = _ids(table, id_column, named=False)
     session = _session_column(table.columns, column, any(label for _, label in everyone))
     sessions = table.names(session).tolist() if session else [None] * len(ids)
-    listed = {str(row): parse_visit(*cells) for row, *cells in zip(ids.index, ids, sessions)}
-    known = {*everyone, *((participant, None) for participant, _ in everyone)}
+    listed = [parse_visit(*cells) for cells in zip(ids, sessions)]
+    participants = {participant for participant, _ in everyone}
     unknown = [
         visit_name(visit)
-        for visit in listed.values()
-        if visit not in known and (knows_sessions or (visit[0], None) not in known)
+        for visit in listed
+        if visit[0] not in participants or (visit[1] and knows_sessions and visit not in everyone)
     ]
     if unknown:
         raise DataError(
             f'{path}: {list_briefly(unknown)} is in none of the other tables; correct the id or '
             'session, or remove the row'
         )
-    told = _told(table)
+    told = [table.text[c].tolist() for n in REASONS if (c := find_column(table.columns, n))]
     reasons = {
-        visit: ': '.join(filter(None, (f'listed in {path.name}', told[row])))
-        for row, visit in listed.items()
+        visit: ': '.join([f'listed in {path.name}', *filter(None, notes)][:2])
+        for visit, *notes in zip(listed, *told)
     }
     found = {n: reasons.get(visit) or reasons.get((visit[0], None)) for n, visit in visits.items()}
     return {name: reason for name, reason in found.items() if reason is not None}
@@ -606,30 +583,20 @@ def _failed(table: Table) -> Table:
     """Keep the rows with the rating `fail`; all rows without a column of ratings."""
     column = find_column(table.columns, RATING)
     if column is None:
-        for name in table.columns:
-            values = set(table.text[name].dropna().str.lower())
-            is_rating = values and values <= LIKE_RATINGS
-            if is_rating and not means(name, 'participant', 'session'):
-                raise DataError(
-                    f'{table.source}: column {name} seems to rate images; call it {RATING} and '
-                    'write pass, unsure or fail (only fail excludes), or remove it to exclude all '
-                    'rows'
-                )
+        facts = [n for n in table.columns if not means(n, 'participant', 'session')]
+        words = {name: set(table.text[name].dropna().str.lower()) for name in facts}
+        ratings = [name for name in facts if words[name] and words[name] <= LIKE_RATINGS]
+        if ratings:
+            raise DataError(
+                f'{table.source}: column {ratings[0]} seems to rate images; call it {RATING} and '
+                'write pass, unsure or fail (only fail excludes), or remove it to exclude all rows'
+            )
         return table
-    ratings = table.text[column].str.lower()
-    other = ratings[~ratings.isin(RATINGS) & ratings.notna()]
+    rating = table.text[column].str.lower()
+    other = rating[~rating.isin(RATINGS) & rating.notna()]
     if len(other):
         raise DataError(
             f'{table.source}: {other.index[0]} has the {column} {other.iloc[0]!r}; use pass, '
             'unsure or fail (only fail excludes), or remove the column to exclude all rows'
         )
-    return table.rows(list(ratings.index[ratings == FAIL]))
-
-
-def _told(table: Table) -> pd.Series:
-    """Return what a list says about each row, None if nothing."""
-    told = pd.Series(None, table.text.index, dtype=object)
-    for name in REASONS:
-        column = find_column(table.columns, name)
-        told = told if column is None else told.where(told.notna(), table.text[column])
-    return told.where(told.notna(), None)
+    return table.rows(list(rating.index[rating == FAIL]))

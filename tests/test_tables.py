@@ -39,7 +39,7 @@ def test_formats_of_spreadsheets_and_statistics(tmp_path, text, cells):
 def test_columns_that_count_rows_are_ignored(tmp_path):
     for text in (',ID,a\n0,x,5\n1,y,6\n', 'ID,a\n1,x,5\n2,y,6\n', '"","ID","a"\n"1","x",5\n'):
         table = read_visit_table(write(tmp_path, text))
-        assert table.table.columns == ['a']
+        assert table.columns == ['a']
         assert table.visits[0] == ('x', None)
 
 
@@ -101,7 +101,7 @@ def test_ids_stay_as_they_are_written(tmp_path, text, visits, prefix):
 
 def test_numbers_names_and_text(tmp_path):
     text = 'ID\ta\tb\tc\td\n1\t1e3\t3.0\t001\tx\n2\tn/a\tn/a\t002\t5\n'
-    table = read_visit_table(write(tmp_path, text)).table
+    table = read_visit_table(write(tmp_path, text))
     assert table.typed().dtypes.map(str).to_dict()['a'] == 'float64'
     assert table.typed()['c'].tolist() == ['001', '002']
     assert table.names('B').tolist() == ['3', None]
@@ -153,7 +153,7 @@ VISITS = {'sub-1': ('1', None), 'sub-2_ses-a': ('2', 'a'), 'sub-2_ses-b': ('2', 
     ],
 )
 def test_exclusions(tmp_path, text, expected):
-    found = read_exclusions(write(tmp_path, text), VISITS, list(VISITS.values()))
+    found = read_exclusions(write(tmp_path, text), VISITS, set(VISITS.values()))
     assert found == {name: f'listed in t.tsv{why}' for name, why in expected.items()}
 
 
@@ -168,4 +168,4 @@ def test_exclusions(tmp_path, text, expected):
 )
 def test_wrong_exclusions_are_an_error(tmp_path, text, message):
     with pytest.raises(DataError, match=message):
-        read_exclusions(write(tmp_path, text), VISITS, list(VISITS.values()))
+        read_exclusions(write(tmp_path, text), VISITS, set(VISITS.values()))

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from surreal_bids.cohort.cohort import ONE_SITE, Cohort
+from surreal_bids.cohort.cohort import Cohort
+from surreal_bids.cohort.requirements import ONE_SITE
 from surreal_bids.cohort.visits import NAME
 from surreal_bids.names import GROUP_NAMES, PARTICIPANT, PATIENT, SESSION, column_of
 from surreal_bids.rindices.crossfit import HELD_OUT, CrossFit

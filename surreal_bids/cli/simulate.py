@@ -375,7 +375,7 @@ def _slope_map(folder: Path, pattern: str) -> Path:
 
 def _patterns(path: Path) -> pd.DataFrame:
     """The columns r1, r2, ... of a table, without participants with missing values."""
-    table = read_visit_table(path).table
+    table = read_visit_table(path)
     columns = [name for name in table.columns if PATTERN_COLUMN.fullmatch(name)]
     if not columns:
         raise DataError(f'{path}: no column r1, r2, ...; columns: {", ".join(table.columns)}')

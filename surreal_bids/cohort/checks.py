@@ -6,14 +6,15 @@ Everything that is only unlikely warns. All stops are reported together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from surreal_bids.cautions import HARMONIZATION, PARTICIPANTS, R_INDICES, Caution
+from surreal_bids.cautions import HARMONIZATION, PARTICIPANTS, Caution
 from surreal_bids.cohort.requirements import PreprocessingOptions, Requirements
 from surreal_bids.cohort.visits import learns_from_visits
 from surreal_bids.exceptions import DataError
@@ -21,7 +22,7 @@ from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
 from surreal_bids.harmonization.encoding import TOLERATED, is_clearly_outside
 from surreal_bids.model.networks import MIN_PEOPLE
 from surreal_bids.names import CONTROL, PATIENT, SINGULAR, columns_of, means, sex_of
-from surreal_bids.regions import FeatureList, muse_table
+from surreal_bids.regions import FeatureList, muse_index, muse_table, region_names
 from surreal_bids.text import counted, list_briefly, plain_number
 
 Reasons = dict[str, str]
@@ -30,25 +31,22 @@ Reasons = dict[str, str]
 NORMAL_SD_PER_MAD = 1.4826
 """Standard deviation of a normal distribution whose median absolute deviation is 1."""
 
-POSSIBLE_AGE, OLDEST = (0.0, 120.0), 100.0
-"""Range of ages in years, and an age that few participants exceed."""
+POSSIBLE_AGE, OLDEST = (0.0, 120.0), 110.0
+"""Range of ages in years, and an age that hardly anyone exceeds."""
 
 OFTEN_WRONG = 0.2
 """Share of impossible ages above which a column does not hold ages in years."""
 
-OTHER_UNIT = 10.0
-"""Factor between volumes that shows different units."""
+OTHER_UNIT, MOST_WRONG = 10.0, 0.05
+"""Factor between volumes that shows different units, and share of visits in another unit above
+which the table is wrong; below it, single visits are."""
 
 USUAL_ICV_MM3, OTHER_HEAD = (3e5, 5e6), 2.5
 """Range of intracranial volumes in mm3, including those of children, and the largest plausible
 ratio between a head size and the median."""
 
-MOST_WRONG = 0.05
-"""Share of visits in another unit above which the table is wrong; below it, single visits are."""
-
-IMPLAUSIBLE, IMPOSSIBLE = 6.0, 10.0
-"""Robust standard deviations from the median beyond which a covariate or volume is named
-in a warning, and beyond which a volume is an error."""
+FAR_COVARIATE, FAR_VOLUME = 6.0, 10.0
+"""Robust standard deviations from the median beyond which a covariate or volume is far."""
 
 OUTLYING, OUTLYING_SHARE = 4.0, 1 / 3
 """Robust standard deviations from the median of the group beyond which a region is outlying, and
@@ -86,7 +84,7 @@ sd of about 0.02 over sets of 20 controls, and of 0.05 over sets of 3 (benchmark
 controls remove 68 % of the effect of a new site, 10 remove 59 % (benchmarks/README.md)."""
 
 MANY_OUTSIDE = 0.2
-"""Share of patients outside the age range of the controls that causes a warning."""
+"""Share of participants outside a range of ages that causes a warning."""
 
 MISSING_CODES = (-9999.0, -999.0, -99.0, -9.0, -8.0, -4.0, -1.0, 99.0, 999.0, 9999.0, 99999.0)
 """Numbers that stand for missing values."""
@@ -113,10 +111,8 @@ class Study:
         Features, and how they are preprocessed.
     model
         Requirements of the model to apply; None: a model is trained.
-    names
-        Names of the regions, by feature.
-    others : frame
-        Other facts, as text.
+    in_mm3
+        Whether the unit of volumes is certain, since the participant level measured them.
     """
 
     features: pd.DataFrame
@@ -126,7 +122,7 @@ class Study:
     wanted: FeatureList
     options: PreprocessingOptions
     model: Requirements | None = None
-    names: Mapping[str, str] | None = None
+    in_mm3: bool = False
 
     def without(self, names: Iterable[str]) -> Study:
         """Leave out some visits."""
@@ -160,9 +156,12 @@ class Study:
         """Whether each visit is the first of a control, from which is learned."""
         return (self.group == CONTROL) & ~self.participant.duplicated()
 
-    def called(self, name: str) -> str:
-        """Return the name of a region."""
-        return (self.names or {}).get(name, name)
+    @cached_property
+    def logs(self) -> pd.DataFrame:
+        """Logarithms of volumes; missing where a volume is missing or 0."""
+        volumes = self.features.to_numpy(np.float64)
+        logs = np.log10(volumes, out=np.full(volumes.shape, np.nan), where=volumes > 0)
+        return pd.DataFrame(logs, self.features.index, self.features.columns)
 
 
 class Finding(NamedTuple):
@@ -184,29 +183,18 @@ class Check(NamedTuple):
 
 def negative(study: Study) -> Iterator[Finding]:
     """Negative volumes; residuals and z-scores are accepted if nothing is corrected."""
-    if study.has_volumes and (study.features < 0).any(axis=None):
-        yield Finding(_first(study.features, study.features < 0))
-
-
-def copies(study: Study) -> Iterator[Finding]:
-    """Rows with the same numbers in all regions as an earlier row."""
-    if study.features.shape[1] < MIN_ALIKE:
-        return
-    known = study.features[study.features.notna().any(axis=1) & (study.features != 0).any(axis=1)]
-    rows = [tuple(row) for row in known.to_numpy()]
-    first = dict(zip(reversed(rows), reversed(known.index)))
-    again = {str(n): first[row] for n, row in zip(known.index, rows) if first[row] != n}
-    if again:
-        yield Finding(rows={n: f'the same volumes as {other}' for n, other in again.items()})
+    found = _where(study.features < 0) if study.has_volumes else {}
+    for row, names in list(found.items())[:1]:
+        more = f' ({counted(len(found), "visit")})' if len(found) > 1 else ''
+        yield Finding(f'{names[0]} of {row} is {study.features[names[0]][row]:.10g}{more}')
 
 
 def other_unit(study: Study) -> Iterator[Finding]:
     """Volumes or head sizes in other or mixed units."""
     if study.has_volumes:
-        logs = _logs(study.features)
-        yield from _mixed_units(logs.median(axis=1))
+        yield from _mixed_units(study.logs.median(axis=1))
         if study.training or study.options.icv != 'proportion':
-            yield from _unexpected(logs.median(), _expected_volumes(study))
+            yield from _unexpected(study.logs.median(), _expected_volumes(study))
     if study.icv is None:
         return
     low, high = _usual_head_size(study)
@@ -230,10 +218,9 @@ def _mixed_units(scale: pd.Series) -> Iterator[Finding]:
     if not len(gaps) or gaps.max() < np.log10(OTHER_UNIT):
         return
     split = int(gaps.argmax()) + 1
-    small, large = ordered.index[:split], ordered.index[split:]
-    fewer = small if len(small) <= len(large) else large
+    fewer = min(ordered.index[:split], ordered.index[split:], key=len)
     if len(fewer) > MOST_WRONG * len(ordered):
-        factor = _factor(-gaps.max() if fewer is small else gaps.max())
+        factor = _factor(-gaps.max() if fewer[0] == ordered.index[0] else gaps.max())
         yield Finding(
             f'volumes of {list_briefly(sorted(fewer), 5)} are about {factor} than those of others'
         )
@@ -242,8 +229,6 @@ def _mixed_units(scale: pd.Series) -> Iterator[Finding]:
 def _unexpected(found: pd.Series, expected: pd.Series) -> Iterator[Finding]:
     """Compare medians with those of MUSE regions or of a model, as logarithms."""
     ratio = (found - np.log10(expected[expected > 0])).dropna()
-    if ratio.empty:
-        return
     overall = ratio.median()
     if abs(overall) > np.log10(OTHER_UNIT):
         yield Finding(
@@ -261,18 +246,22 @@ def _expected_volumes(study: Study) -> pd.Series:
     if study.model is not None:
         return study.model.mean_volumes
     usual = muse_table().set_index('index')['volume_mm3']
-    features = study.wanted.features if study.names is None else ()
+    features = () if study.in_mm3 else study.wanted.features
     known = {f.name: usual[list(f.indices)].sum() for f in features if f.indices}
     return pd.Series(known, dtype=np.float64)
 
 
 def _usual_head_size(study: Study) -> tuple[float, float]:
     """Return the range of plausible median head sizes, for a model or for MUSE volumes."""
-    column = str(study.options.icv_column)
-    if study.model is not None:
-        seen = study.model.ranges.get(column)
-        return (seen[0] / OTHER_HEAD, seen[1] * OTHER_HEAD) if seen else (0.0, np.inf)
-    return USUAL_ICV_MM3 if study.wanted.atlas else (0.0, np.inf)
+    if study.model is None:
+        return USUAL_ICV_MM3 if study.wanted.atlas else (0.0, np.inf)
+    low, high = study.model.ranges.get(str(study.options.icv_column), (0.0, np.inf))
+    return low / OTHER_HEAD, high * OTHER_HEAD
+
+
+def _factor(log: float) -> str:
+    times = float(f'{10 ** abs(log):.2g}')
+    return f'{times:,.0f} times {"smaller" if log < 0 else "larger"}'
 
 
 def constant_size(study: Study) -> Iterator[Finding]:
@@ -285,7 +274,7 @@ def not_in_years(study: Study) -> Iterator[Finding]:
     """Birth years, months, days and centred ages."""
     for name in columns_of(study.people, 'age'):
         known = study.people[name].dropna()
-        if (~known.between(*POSSIBLE_AGE)).mean() > OFTEN_WRONG:
+        if (~known.between(POSSIBLE_AGE[0], OLDEST)).mean() > OFTEN_WRONG:
             median = known.median()
             like = 'months' if median < 1900 else 'birth years' if median < 2100 else 'days'
             like = 'centred ages' if (known < 0).mean() > OFTEN_WRONG else like
@@ -314,17 +303,11 @@ def levels(study: Study) -> Iterator[Finding]:
 
 def _other_codes(found: pd.Series, study: Study) -> Iterator[Finding]:
     """Find more than two codes of the sexes, or other codes than those of a model."""
-    name = str(found.name)
-    if not means(name, 'sex') or found.empty:
-        return
+    name, codes = str(found.name), sorted(set(found))
     known = tuple(study.model.ranges.get(name, ())) if study.model else ()
-    codes = list_briefly(f'{code:g}' for code in sorted(set(found)))
-    if known and not found.isin(known).all():
-        yield Finding(
-            f'{name} holds {codes}; the model knows {list_briefly(map("{:g}".format, known))}'
-        )
-    elif found.nunique() > 2:
-        yield Finding(f'{name} holds {codes}; expected are two codes, or F and M')
+    if means(name, 'sex') and (not set(codes) <= set(known) if known else len(codes) > 2):
+        listed, expected = (list_briefly(map('{:g}'.format, each)) for each in (codes, known))
+        yield Finding(f'{name} holds {listed}; expected: {expected or "two codes, or F and M"}')
 
 
 def same_as_group(study: Study) -> Iterator[Finding]:
@@ -341,24 +324,29 @@ def same_as_group(study: Study) -> Iterator[Finding]:
 
 def missing(study: Study) -> Iterator[Finding]:
     """Covariates, head size or site that are not known."""
-    lacking = study.people.isna()
-    rows = lacking.index[lacking.any(axis=1)]
-    names = {str(row): ', '.join(lacking.columns[lacking.loc[row]]) for row in rows}
-    if names:
-        yield Finding(rows={row: f'{name} is missing' for row, name in names.items()})
+    found = _where(study.people.isna())
+    yield Finding(rows={row: f'{", ".join(names)} is missing' for row, names in found.items()})
+
+
+def copies(study: Study) -> Iterator[Finding]:
+    """Rows with the same numbers in all regions as an earlier row."""
+    total = study.features.sum(axis=1)
+    alike = study.features[(total != 0) & total.duplicated(keep=False)]
+    if study.features.shape[1] < MIN_ALIKE:
+        return
+    first: dict[tuple[float, ...], str] = {}
+    same = {n: first.setdefault(tuple(row), n) for n, row in zip(alike.index, alike.to_numpy())}
+    yield Finding(rows={n: f'the same volumes as {one}' for n, one in same.items() if one != n})
 
 
 def empty(study: Study) -> Iterator[Finding]:
     """Regions without a volume."""
     wrong = study.features.isna() & (not study.options.impute)
     wrong |= (study.features == 0) & study.has_volumes
-    rows = wrong.index[wrong.any(axis=1)]
-    if len(rows):
-        found = {}
-        for row in rows:
-            names = list_briefly((study.called(n) for n in wrong.columns[wrong.loc[row]]), 3)
-            found[str(row)] = f'no volume of {names} (missing or 0)'
-        yield Finding(rows=found)
+    found = {row: list_briefly(map(_called, names), 3) for row, names in _where(wrong).items()}
+    yield Finding(
+        rows={row: f'no volume of {names} (missing or 0)' for row, names in found.items()}
+    )
 
 
 def impossible(study: Study) -> Iterator[Finding]:
@@ -372,99 +360,67 @@ def impossible(study: Study) -> Iterator[Finding]:
         if name == study.options.icv_column:
             median = known[known > 0].median()
             wrong |= ~values.between(median / OTHER_HEAD, median * OTHER_HEAD)
-        rows = values.index[wrong & values.notna()]
-        if len(rows):
-            usual = plain_number(known.median(), 6)
-            why = {str(row): plain_number(values[row], 6) for row in rows}
-            yield Finding(rows={r: f'{name} is {v} (median {usual})' for r, v in why.items()})
+        usual = plain_number(known.median(), 6)
+        why = {str(row): plain_number(value, 6) for row, value in values[wrong].dropna().items()}
+        yield Finding(rows={row: f'{name} is {v} (median {usual})' for row, v in why.items()})
 
 
 def missing_codes(values: pd.Series) -> pd.Series:
     """Mark codes for missing values, which are far below or above all other values."""
     is_code = values.isin(MISSING_CODES)
     rest = values[~is_code].dropna()
-    if rest.nunique() <= MAX_CODES:
+    if not is_code.any() or rest.nunique() <= MAX_CODES:
         return is_code & False
+    return is_code & (_isolated(values, rest) | ((values < 0) & (rest.min() >= 0)))
+
+
+def _isolated(values: pd.Series, rest: pd.Series) -> pd.Series:
+    """Mark values that are farther from all others than these are from each other."""
     width = rest.max() - rest.min()
-    below = (values < rest.min() - width) | ((values < 0) & (rest.min() >= 0))
-    return is_code & (below | (values > rest.max() + width))
+    return ~values.between(rest.min() - width, rest.max() + width)
 
 
 def far_covariates(study: Study) -> Iterator[Finding]:
     """Covariates other than age that are far from those of everyone else."""
     for name in map(str, study.people.select_dtypes('number')):
         values = study.people[name]
-        far = values[_isolated(values, values[study.main])]
-        if len(far) and not means(name, 'age'):
-            listed = (f'{plain_number(value, 6)} of {row}' for row, value in far.items())
+        distance = (values - values[study.main].median()).abs()
+        sd = NORMAL_SD_PER_MAD * distance[study.main].median()
+        far = (distance > FAR_COVARIATE * sd) & (sd > 0)
+        far &= _isolated(values, values[~far])
+        if far.any() and len(values) >= MIN_FOR_OUTLIERS and not means(name, 'age'):
+            listed = (f'{plain_number(value, 6)} of {row}' for row, value in values[far].items())
             yield Finding(
                 f'{name} is far from that of others: {list_briefly(listed, 5)}',
                 'A single value may change the correction of everyone',
             )
 
 
-def _isolated(values: pd.Series, known: pd.Series) -> pd.Series:
-    """Mark values that are far from all others, not only from most of them."""
-    distance = (values - known.median()).abs()
-    sd = NORMAL_SD_PER_MAD * distance[known.index].median()
-    far = (distance > IMPLAUSIBLE * sd) & (sd > 0) & (len(known) >= MIN_FOR_OUTLIERS)
-    rest = values[~far]
-    width = rest.max() - rest.min()
-    return far & ~values.between(rest.min() - width, rest.max() + width)
-
-
 def far_volumes(study: Study) -> Iterator[Finding]:
     """Volumes ten times larger or smaller than those of others and beyond 10 robust SD."""
-    for row, name, median in _far(study, IMPOSSIBLE):
-        found = f'{study.called(name)} is {_cell(study, row, name)}'
-        yield Finding(rows={row: f'{found}, but {median:g} in others'})
-
-
-def strange_volumes(study: Study) -> Iterator[Finding]:
-    """Volumes ten times larger or smaller than those of others, but within 10 robust SD."""
-    found = [
-        f'{study.called(name)} of {row} is {_cell(study, row, name)} ({median:g} in others)'
-        for row, name, median in _far(study, IMPLAUSIBLE)
-    ]
-    if found:
-        yield Finding(
-            f'Volumes far from those of others: {list_briefly(found, 5)}',
-            'They may be errors of segmentation',
-        )
-
-
-def _cell(study: Study, row: str, name: str) -> str:
-    return f'{study.features[name].loc[row]:.10g}'
-
-
-def _far(study: Study, limit: float) -> Iterator[tuple[str, str, float]]:
-    """Find the first volume of each visit ten times others and beyond some robust SD."""
     if not study.has_volumes or study.main.sum() < MIN_TO_SCALE:
         return
-    logs = _logs(study.features)
-    center = logs[study.main].median()
-    distance = (logs - center).abs()
+    center = study.logs[study.main].median()
+    distance = (study.logs - center).abs()
     spread = NORMAL_SD_PER_MAD * distance[study.main].median()
-    far = (distance > np.log10(OTHER_UNIT)) & (distance > limit * spread)
-    for row in far.index[far.any(axis=1)]:
-        name = str(far.columns[far.loc[row]][0])
-        yield str(row), name, float(10 ** center[name])
+    far = (distance > np.log10(OTHER_UNIT)) & (distance > FAR_VOLUME * spread)
+    reasons = {}
+    for row, (name, *_) in _where(far).items():
+        value, usual = study.features[name][row], 10 ** center[name]
+        reasons[row] = f'{_called(name)} is {value:.10g}, but {usual:g} in others'
+    yield Finding(rows=reasons)
 
 
 def outlying(study: Study) -> Iterator[Finding]:
     """A third of the regions far from those of the group: the brain mask is wrong."""
-    known = study.group.isin((CONTROL, PATIENT))
-    complete = study.features[study.features.notna().all(axis=1) & known]
-    if study.features.empty or len(complete) < MIN_FOR_OUTLIERS:
+    known = study.group.isin((CONTROL, PATIENT)) & study.features.notna().all(axis=1)
+    if study.features.empty or known.sum() < MIN_FOR_OUTLIERS:
         return
-    compared = _logs(complete) if study.has_volumes else complete
-    distance = compared - compared.groupby(study.group[complete.index]).transform('median')
-    sd = NORMAL_SD_PER_MAD * distance.abs().median()
-    share = (distance.abs() > OUTLYING * sd).mean(axis=1)
+    compared = (study.logs if study.has_volumes else study.features)[known]
+    distance = (compared - compared.groupby(study.group[known]).transform('median')).abs()
+    share = (distance > OUTLYING * NORMAL_SD_PER_MAD * distance.median()).mean(axis=1)
     wrong = share[share > OUTLYING_SHARE]
-    if len(wrong):
-        why = {str(row): f'{part:.0%} of the regions are outlying' for row, part in wrong.items()}
-        yield Finding(rows=why)
+    yield Finding(rows={str(n): f'{x:.0%} of the regions are outlying' for n, x in wrong.items()})
 
 
 def sites(study: Study) -> Iterator[Finding]:
@@ -483,14 +439,9 @@ def sites(study: Study) -> Iterator[Finding]:
     ):
         counts = of_visits
     small = site[~site.isin(counts.index[counts >= MIN_AT_SITE])]
-    if len(small):
-        yield Finding(
-            rows={
-                str(row): f'site {place} has {counted(int(counts.get(place, 0)), "control")}, at '
-                f'least {MIN_AT_SITE} are needed for harmonization'
-                for row, place in small.items()
-            },
-        )
+    has = {place: counted(int(counts.get(place, 0)), 'control') for place in set(small)}
+    needed = f'at least {MIN_AT_SITE} are needed for harmonization'
+    yield Finding(rows={str(n): f'site {s} has {has[s]}, {needed}' for n, s in small.items()})
 
 
 def unrelated_size(study: Study) -> Iterator[Finding]:
@@ -507,13 +458,11 @@ def unrelated_size(study: Study) -> Iterator[Finding]:
 
 def exchanged_sexes(study: Study) -> Iterator[Finding]:
     """Women with larger heads than men."""
-    if not study.has_volumes and study.icv is None:
-        return
     size = study.features.sum(axis=1) if study.icv is None else study.icv
     for name in columns_of(study.people, 'sex'):
         sex = study.people[name].astype(str).map(sex_of)
         women, men = size[sex == 'F'].dropna(), size[sex == 'M'].dropna()
-        if min(len(women), len(men)) < MIN_OF_A_SEX:
+        if min(len(women), len(men)) < MIN_OF_A_SEX or study.wanted.are_z_scores:
             continue
         error = np.sqrt(women.var() / len(women) + men.var() / len(men))
         if women.mean() - men.mean() > CERTAIN * error:
@@ -526,14 +475,10 @@ def exchanged_sexes(study: Study) -> Iterator[Finding]:
 def near_copies(study: Study) -> Iterator[Finding]:
     """Participants whose volumes correlate more than those of one person scanned twice."""
     n, n_regions = study.features.shape
-    if (
-        not study.has_volumes
-        or n_regions < MIN_TO_COMPARE
-        or not MIN_TO_COMPARE <= n <= MAX_TO_COMPARE
-    ):
+    enough = n_regions >= MIN_TO_COMPARE and MIN_TO_COMPARE <= n <= MAX_TO_COMPARE
+    if not study.has_volumes or not enough:
         return
-    logs = _logs(study.features)
-    logs = logs.dropna()
+    logs = study.logs.dropna()
     logs = logs.loc[:, logs.max() > logs.min()]
     z = ((logs - logs.mean()) / logs.std()).to_numpy(copy=True)
     z -= z.mean(axis=1, keepdims=True)
@@ -546,16 +491,6 @@ def near_copies(study: Study) -> Iterator[Finding]:
             f'Almost the same volumes: {list_briefly(pairs, 3)}',
             'One participant may be counted twice',
         )
-
-
-def ages_like_months(study: Study) -> Iterator[Finding]:
-    """Ages of which many exceed 100."""
-    for name in columns_of(study.people, 'age'):
-        if (study.people[name] > OLDEST).mean() > OFTEN_WRONG:
-            yield Finding(
-                f'{name}: many ages exceed {OLDEST:g}, as if they were in months',
-                'Volumes would be corrected for another age',
-            )
 
 
 def few_controls(study: Study) -> Iterator[Finding]:
@@ -576,10 +511,10 @@ def few_at_sites(study: Study) -> Iterator[Finding]:
     column = study.options.site_column
     if column is not None:
         sizes = study.people.loc[study.controls, column].value_counts()
-        yield from small_sites(sizes if len(sizes) > 1 else sizes[:0], study.training)
+        yield from _small_sites(sizes if len(sizes) > 1 else sizes[:0], study.training)
 
 
-def small_sites(sizes: pd.Series, training: bool = False) -> Iterator[Finding]:
+def _small_sites(sizes: pd.Series, training: bool = False) -> Iterator[Finding]:
     """Find sites with few controls, of a training sample or of those that a model learns."""
     advised = FEW_AT_SITE if training else FEW_FOR_A_MODEL
     small = sizes[sizes < advised].sort_index()
@@ -599,44 +534,37 @@ def _precision(n: int, training: bool) -> str:
 
 def warn_of_sites(sizes: pd.Series) -> Iterator[Caution]:
     """Warn of sites that a model has learned from few controls."""
-    check = next(check for check in CHECKS if check.find is few_at_sites)
-    for found in small_sites(sizes):
-        yield _caution(check, found)
+    for found in _small_sites(sizes):
+        yield _caution(FEW_AT_SITES, found)
 
 
-def ages_of_patients(study: Study) -> Iterator[Finding]:
-    """Many patients outside the age range of the controls."""
+def ages_outside(study: Study) -> Iterator[Finding]:
+    """Many patients outside the ages of the controls, or of the training sample of a model."""
     for name in columns_of(study.people, 'age')[:1]:
-        first = study.people.loc[~study.participant.duplicated(), name]
-        group = study.group[first.index]
-        patients, controls = first[group == PATIENT], first[group == CONTROL]
-        if patients.empty or controls.empty:
-            return
-        outside = patients.index[is_clearly_outside(patients, controls.min(), controls.max())]
-        if len(outside) > MANY_OUTSIDE * len(patients):
+        ages = study.people.loc[~study.participant.duplicated(), name]
+        group = study.group[ages.index]
+        controls = ages[group == CONTROL]
+        low, high, whose = controls.min(), controls.max(), 'controls'
+        if study.model is not None:
+            low, high, whose = (
+                *study.model.ranges.get(name, (np.nan, np.nan)),
+                'the training sample',
+            )
+        ages = ages[group == PATIENT] if study.training else ages
+        outside = ages.index[is_clearly_outside(ages, low, high)]
+        if len(outside) > MANY_OUTSIDE * len(ages):
             yield Finding(
-                f'{len(outside)} of {counted(len(patients), "patient")} '
-                f'({list_briefly(outside, 5)}) are more than {TOLERATED:.0%} beyond the age range '
-                f'of controls ({controls.min():.3g} to {controls.max():.3g})',
+                f'{name} of {len(outside)} of {len(ages)} ({list_briefly(outside, 5)}) is more '
+                f'than {TOLERATED:.0%} beyond the age range of {whose} ({low:.3g} to {high:.3g})',
                 'The age correction is extrapolated',
             )
 
 
-def ages_of_model(study: Study) -> Iterator[Finding]:
-    """Many participants outside the range of a covariate in the training sample of a model."""
-    for name, (low, high) in (study.model.ranges if study.model else {}).items():
-        outside = is_clearly_outside(study.people[name], low, high)
-        n, n_all = study.participant[outside].nunique(), study.participant.nunique()
-        if n > MANY_OUTSIDE * n_all and means(name, 'age'):
-            yield Finding(
-                f'{name} is more than {TOLERATED:.0%} beyond the training range '
-                f'{plain_number(low)} to {plain_number(high)}: {n} of '
-                f'{counted(n_all, "participant")} ({list_briefly(study.people.index[outside], 5)})',
-                'Their R-indices are extrapolated',
-            )
-
-
 SEGMENTATION = 'check the segmentation'
+
+FEW_AT_SITES = Check(
+    few_at_sites, 'warn', 'add controls, or do not compare these sites', HARMONIZATION
+)
 
 CHECKS = (
     Check(negative, 'stop', 'use volumes as measured, or add --covariates none --icv none'),
@@ -653,23 +581,14 @@ CHECKS = (
     Check(outlying, 'exclude', SEGMENTATION),
     Check(sites, 'exclude', 'merge sites, or use --site-column none'),
     Check(few_controls, 'warn', 'add controls, or compare patients with each other only'),
-    Check(few_at_sites, 'warn', 'add controls, or do not compare these sites', HARMONIZATION),
-    Check(ages_of_patients, 'warn', 'add controls of their ages, or exclude them'),
-    Check(ages_of_model, 'warn', 'use a model that was trained on these ages', R_INDICES),
+    FEW_AT_SITES,
+    Check(ages_outside, 'warn', 'add controls of these ages, or use a model trained on them'),
     Check(unrelated_size, 'warn', 'check that rows belong to the same participants'),
     Check(exchanged_sexes, 'warn', 'check the codes of the sexes'),
-    Check(ages_like_months, 'warn', 'write ages in years, or ignore this if they are'),
     Check(far_covariates, 'warn', 'correct it if it is an error'),
-    Check(strange_volumes, 'warn', SEGMENTATION),
     Check(near_copies, 'warn', 'check that they are different participants'),
 )
 """All checks, in order; docs/tables.md prints them."""
-
-
-def describe_checks() -> Iterator[tuple[str, str, str]]:
-    """List what is found, what follows and what to do, for the documentation."""
-    for check in CHECKS:
-        yield str(check.find.__doc__).partition('.')[0], check.severity, check.remedy
 
 
 def run_checks(study: Study, source: str) -> tuple[Study, Reasons, list[Caution]]:
@@ -678,7 +597,7 @@ def run_checks(study: Study, source: str) -> tuple[Study, Reasons, list[Caution]
     Raises
     ------
     DataError
-        Everything that stops, one finding per line; or most of a group is excluded.
+        Everything that stops, one finding per line.
     """
     stops: list[str] = []
     reasons: Reasons = {}
@@ -691,9 +610,8 @@ def run_checks(study: Study, source: str) -> tuple[Study, Reasons, list[Caution]
                 cautions.append(_caution(check, found))
             else:
                 remedy = f'; {check.remedy}' if check.remedy else ''
-                new = {row: f'{why}{remedy}' for row, why in found.rows.items()}
-                reasons = {**new, **reasons}
-        if check.severity == 'exclude':
+                reasons = {row: f'{why}{remedy}' for row, why in found.rows.items()} | reasons
+        if len(reasons) > 0 and check.severity == 'exclude':
             study = study.without(reasons)
     if stops:
         raise DataError('\n'.join(stops))
@@ -705,36 +623,32 @@ def _caution(check: Check, found: Finding) -> Caution:
     return Caution(found.text, found.consequence, remedy, check.about)
 
 
-def require_groups(
-    group: pd.Series,
-    participant: pd.Series,
-    reasons: Reasons,
-    everyone: Reasons,
-    training: bool,
-    both: bool,
-) -> None:
+def require_groups(study: Study, reasons: Reasons, both: bool) -> None:
     """Refuse groups that are too small to train or to learn sites, or that lost most participants.
 
     Parameters
     ----------
-    group, participant
-        Of everyone with volumes, excluded or not.
-    reasons, everyone
-        Why these visits are excluded, and why any visit is.
-    training, both
-        Whether a model is trained, and whether patients are needed.
+    study
+        Everyone with volumes, excluded or not.
+    reasons
+        Why visits are excluded.
+    both
+        Whether patients are needed.
     """
-    left = ~group.index.isin(list(reasons))
+    left = ~study.group.index.isin(list(reasons))
     needed = {CONTROL: MIN_PEOPLE, PATIENT: MIN_PEOPLE * both}
-    for name, minimum in (needed if training else {CONTROL: MIN_FOR_SCALE}).items():
-        of_group = group == name
-        n_all, n_left = (participant[of_group & rows].nunique() for rows in (True, left))
+    for name, minimum in (needed if study.training else {CONTROL: MIN_FOR_SCALE}).items():
+        of_group = study.group == name
+        n_all, n_left = (study.participant[of_group & rows].nunique() for rows in (True, left))
         few = n_left < minimum
-        if few or (training and n_left < MOST_LEFT * n_all):
-            own = [reasons[row] for row in group.index[of_group] if row in reasons]
-            remedy = 'add participants, or correct --control-label and --patient-label'
-            if own or everyone:
-                remedy = f'excluded: {summarise_reasons(own or everyone.values())}. {GO_WITHOUT}'
+        if few or (study.training and n_left < MOST_LEFT * n_all):
+            own = [reasons[row] for row in study.group.index[of_group & ~left]]
+            remedy = (
+                'add participants, or correct --control-label, --patient-label and '
+                '--participant-label'
+            )
+            if own or reasons:
+                remedy = f'excluded: {summarise_reasons(own or reasons.values())}. {GO_WITHOUT}'
             raise DataError(
                 f'{counted(n_left, SINGULAR[name])} left'
                 + (f', but at least {minimum} are needed' if few else f' of {n_all}')
@@ -747,27 +661,23 @@ GO_WITHOUT = (
 )
 
 
-def summarise_reasons(reasons: Iterable[str], most: int = 5) -> str:
+def summarise_reasons(reasons: Collection[str], most: int = 5) -> str:
     """Count the exclusions for each of the most frequent reasons, in one line."""
     kinds = pd.Series(list(reasons), dtype=object).value_counts()
     listed = [f'{count} for "{reason}"' for reason, count in kinds.head(most).items()]
     return ', '.join(listed) + (', ...' if len(kinds) > most else '')
 
 
-def _logs(features: pd.DataFrame) -> pd.DataFrame:
-    """Compute logarithms of volumes; missing where a volume is missing or 0."""
-    positive = features.where(features > 0).to_numpy(np.float64)
-    return pd.DataFrame(np.log10(positive), features.index, features.columns)
+def _where(wrong: pd.DataFrame) -> dict[str, list[str]]:
+    """Return the wrong columns of each visit, if there are any."""
+    found: dict[str, list[str]] = {}
+    for row, column in np.argwhere(wrong.to_numpy()):
+        found.setdefault(wrong.index[row], []).append(wrong.columns[column])
+    return found
 
 
-def _first(features: pd.DataFrame, wrong: pd.DataFrame) -> str:
-    """Name the first wrong volume, and count the others."""
-    rows, columns = np.nonzero(wrong.to_numpy())
-    more = f' ({counted(len(set(rows)), "visit")})' if len(set(rows)) > 1 else ''
-    where = f'{features.columns[columns[0]]} of {features.index[rows[0]]}'
-    return f'{where} is {features.iloc[rows[0], columns[0]]:.10g}{more}'
-
-
-def _factor(log: float) -> str:
-    times = float(f'{10 ** abs(log):.2g}')
-    return f'{times:,.0f} times {"smaller" if log < 0 else "larger"}'
+def _called(column: str) -> str:
+    """Add the name of a MUSE region to its number."""
+    index = muse_index(column)
+    name = region_names().get(index or 0)
+    return column if name is None or not column[-1].isdecimal() else f'{column} ({name})'

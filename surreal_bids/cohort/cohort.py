@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -37,15 +37,16 @@ from surreal_bids.cohort.requirements import (
 )
 from surreal_bids.cohort.roles import (
     FRAME,
+    REGION,
     Columns,
     Features,
     Groups,
     GroupUse,
     choose_columns,
     choose_features,
+    column_features,
     describe_corrections,
     find_groups,
-    lacks_controls,
     listed_features,
     read_features,
     uses_of_columns,
@@ -66,23 +67,21 @@ from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
 from surreal_bids.model.networks import MIN_FEATURES
 from surreal_bids.names import (
     CONTROL,
-    GROUP_NAMES,
     PARTICIPANT,
     PATIENT,
     SESSION,
+    SINGULAR,
     Role,
     Visit,
     column_of,
     means,
     role_of,
-    sex_of,
     visit_name,
     without_prefix,
 )
-from surreal_bids.regions import Z_SCORE, FeatureList, muse_index
+from surreal_bids.regions import Z_SCORE, FeatureList
 from surreal_bids.tables import (
     Table,
-    VisitTable,
     find_column,
     read_exclusions,
     read_sessions,
@@ -91,9 +90,6 @@ from surreal_bids.tables import (
     with_sessions,
 )
 from surreal_bids.text import alternatives, counted, list_briefly
-
-ONE_SITE = 'everyone'
-"""Name of the site of all participants in a dataset without a site column."""
 
 FRAMES = ('visits', 'features', 'people', 'others')
 RECORD, APART = 'cohort.json', 'other_groups'
@@ -303,18 +299,13 @@ class Cohort:
         text |= {'features': ()}
         frames = {name: _read_exact(folder / f'{name}.tsv', each) for name, each in text.items()}
         frames |= {'visits': _typed_visits(frames['visits']), 'uses': frames['uses'].fillna('')}
-        apart = cls.load(folder / APART) if record['apart'] else None
-        return replace(cls.from_record(record, frames), apart=apart)
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any], frames: Mapping[str, Any]) -> Cohort:
-        """Make a cohort of its frames and of what `record` returned."""
         return cls(
             wanted=FeatureList.from_json(record['wanted']),
             options=PreprocessingOptions.from_json(record['options']),
             notes=tuple(record['notes']),
             warnings=tuple(Caution(*each) for each in record['warnings']),
             n_controls=record['n_controls'],
+            apart=cls.load(folder / APART) if record['apart'] else None,
             **frames,
         )
 
@@ -355,7 +346,7 @@ DEFAULTS = CohortOptions()
 
 
 def read_cohort(
-    volumes: VisitTable | Path | str | None,
+    volumes: Table | Path | str | None,
     participants: Path | str | None = None,
     options: CohortOptions = DEFAULTS,
     expected: Sequence[Visit] = (),
@@ -394,174 +385,417 @@ def read_cohort(
         A table cannot be read or holds impossible values; a column is missing; there are too few
         controls or patients; or everyone is excluded. All that stops is listed, one per line.
     """
-    tables = _read_tables(volumes, participants, options)
-    if volumes is None:
-        options, model = _before_volumes(tables.people, options, model)
-    visits, reasons = _list_visits(tables, expected, options)
-    known = _describe(tables, visits)
-    times = order_visits(
-        known.text.drop(index=list(reasons)), _without(visits, reasons), tables.folder
-    )
-    problems: list[str] = []
-    with _collected(problems):
-        divided = _divide(known if model else known.rows(list(times.index)), options, groups, model)
-    if problems:
-        divided = Groups(pd.Series(None, times.index, dtype=object), lacking=problems[0])
-    if model is None or groups == 'compared':
-        visits, reasons = _of_labels(visits, reasons, options.participant_label)
-    learned = groups != 'compared' and not divided.lacking
-    reasons = {**_without_group(divided, visits, groups, learned), **reasons}
-    _require_people(visits, reasons)
-    described = known.rows([n for n in times.index if n in visits and n not in reasons])
-    reading = _Reading(tables, described, visits, options, model, divided)
-    table = reading.volumes()
-    features = Features(FeatureList('columns', (), ''))
-    values = pd.DataFrame(index=described.text.index)
-    with _collected(problems):
-        features = reading.find_features(table)
-        if volumes is not None:
-            values = read_features(table, features.wanted)
-    with _collected(problems):
-        columns = reading.choose_columns(adapt, features.wanted)
-        people = reading.read_people(columns)
-    if problems:
-        raise DataError('\n'.join(dict.fromkeys(problems)))
-    wanted = _as_given(features.wanted, values, columns.options, model)
-    who = pd.Series({name: visits[name][0] for name in described.text.index}, dtype=object)
-    study = Study(
-        values,
-        people,
-        who,
-        divided.labels.reindex(who.index) if learned else pd.Series(None, who.index, dtype=object),
-        wanted,
-        columns.options,
-        model,
-        None if tables.measured is None else tables.measured.names,
-    )
-    left, excluded, cautions = run_checks(study, tables.sources)
-    reasons |= excluded
-    if learned:
-        _require_both(study.group, options, model is None and groups == 'known')
-        require_groups(study.group, who, excluded, reasons, model is None, groups == 'known')
-    _require_people(visits, reasons)
-    return _assemble(reading, left, columns, features, reasons, times, groups, adapt, cautions)
-
-
-class _Tables(NamedTuple):
-    """The table of volumes, if they are measured, and that of participants, or the same."""
-
-    measured: VisitTable | None
-    people: VisitTable
-
-    @property
-    def alone(self) -> bool:
-        return self.measured is self.people
-
-    @property
-    def folder(self) -> Path | None:
-        return None if self.alone else self.people.source.parent
-
-    @property
-    def sources(self) -> str:
-        named = [each.source for each in (self.measured, self.people) if each is not None]
-        return ', '.join(dict.fromkeys(map(str, named)))
-
-
-def _read_tables(
-    volumes: VisitTable | Path | str | None, participants: Path | str | None, options: CohortOptions
-) -> _Tables:
-    measured = volumes if isinstance(volumes, VisitTable) else None
+    measured = volumes if isinstance(volumes, Table) else None
     if isinstance(volumes, (str, Path)):
         measured = read_visit_table(Path(volumes), options.id_column)
-    if participants is None:
-        if measured is None:
-            raise TypeError('a table of volumes or of participants is needed')
-        return _Tables(measured, measured)
-    people = read_visit_table(Path(participants), options.id_column, named=measured is None)
-    return _Tables(measured, people)
+    people = measured
+    if participants is not None:
+        people = read_visit_table(Path(participants), options.id_column, named=measured is None)
+    if people is None:
+        raise TypeError('a table of volumes or of participants is needed')
+    if measured is None:
+        options, model = _before_volumes(people, options, model)
+    reader = _Reader(measured or _no_volumes(people), people, options, model, groups, adapt)
+    return reader.read(expected, is_measured=measured is not None)
 
 
 def _before_volumes(
-    people: VisitTable, options: CohortOptions, model: Requirements | None
+    people: Table, options: CohortOptions, model: Requirements | None
 ) -> tuple[CohortOptions, Requirements | None]:
     """Do without the head size, which the participant level will measure."""
-    if column_of(people.table.columns, 'icv') is not None:
+    if column_of(people.columns, 'icv') is not None:
         return options, model
     if model is None:
         return replace(options, icv='none', icv_column=None), None
     return options, replace(model, options=replace(model.options, icv='none', icv_column=None))
 
 
-@contextmanager
-def _collected(problems: list[str]) -> Iterator[None]:
-    """Collect what stops, to report it together."""
-    try:
-        yield
-    except DataError as error:
-        problems.append(str(error))
+def _no_volumes(people: Table) -> Table:
+    """Return a table of all sessions without any volume."""
+    sessions = read_sessions(people.source.parent, (who for who, _ in people.visits))
+    several = {who for who, _ in sessions}
+    visits = [*(visit for visit in people.visits if visit[0] not in several), *sessions]
+    rows = pd.DataFrame(index=[visit_name(visit, people.prefix) for visit in visits])
+    return Table(people.source, rows, visits, people.prefix)
 
 
-def _list_visits(
-    tables: _Tables, expected: Sequence[Visit], options: CohortOptions
-) -> tuple[dict[str, Visit], Reasons]:
-    """List all visits of the wanted sessions in order, and why some cannot be used."""
-    measured, people = tables
-    prefix = max(people.prefix, measured.prefix if measured else '')
-    if measured is None:
-        own = read_sessions(people.source.parent, (who for who, _ in people.visits))
-        with_sessions = {who for who, _ in own}
-        listed = [*(v for v in people.visits if v[0] not in with_sessions), *own]
-    else:
-        there = {who for who, _ in measured.visits}
-        absent = [visit for visit in people.visits if visit[0] not in there]
-        listed = [*measured.visits, *expected, *absent]
-        _require_same_ids(measured, people)
-    require_labels(listed, options.participant_label, options.session_label)
-    chosen = in_order(of_sessions(listed, options.session_label))
-    require_labels(chosen, options.participant_label, within=' in these sessions')
-    visits = {visit_name(visit, prefix): visit for visit in chosen}
-    reasons = _without_rows(visits, tables)
-    if options.exclude is not None:
-        by_hand = read_exclusions(
-            options.exclude,
-            visits,
-            [*listed, *people.visits],
-            options.id_column,
-            knows_sessions=measured is not None,
+@dataclass(eq=False)
+class _Reader:
+    """Reads a cohort step by step; see `read_cohort`.
+
+    Attributes
+    ----------
+    measured, people
+        The tables of volumes and of participants, or one for both.
+    options, model, use, adapt
+        As of `read_cohort`; `use` is its `groups`.
+    visits
+        Visits of the wanted sessions in order, by name.
+    reasons
+        Why some of them are excluded.
+    problems
+        What stops, to be reported together.
+    """
+
+    measured: Table
+    people: Table
+    options: CohortOptions
+    model: Requirements | None
+    use: GroupUse
+    adapt: bool
+    visits: dict[str, Visit] = field(default_factory=dict)
+    reasons: Reasons = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def read(self, expected: Sequence[Visit], is_measured: bool) -> Cohort:
+        """Read the cohort."""
+        self.list_visits(expected, is_measured)
+        everyone = self.describe()
+        times = order_visits(
+            everyone.text.drop(index=list(self.reasons)),
+            {name: visit for name, visit in self.visits.items() if name not in self.reasons},
+            None if self.alone else self.people.source.parent,
         )
-        reasons = {**by_hand, **reasons}
-    _require_people(visits, reasons)
-    return visits, reasons
+        groups = self.divide(everyone if self.model else everyone.rows(list(times.index)))
+        self.select(groups)
+        names = [n for n in times.index if n in self.visits and n not in self.reasons]
+        known = everyone.rows(names)
+        study, features, columns = self.read_study(known, groups, is_measured)
+        left, excluded, cautions = run_checks(study, self.sources)
+        self.reasons |= excluded
+        if self.learns(groups):
+            require_groups(study, self.reasons, self.use == 'known')
+        self.require_people()
+        known = known.rows(list(left.features.index))
+        measures = list(self.read_measures(known)) if is_measured or self.model else []
+        found = _Found(known, times, groups, columns, features, measures)
+        return self.assemble(left, found, cautions)
 
+    @property
+    def alone(self) -> bool:
+        """Whether one table holds everything."""
+        return self.measured is self.people
 
-def _without_rows(visits: Mapping[str, Visit], tables: _Tables) -> Reasons:
-    """Return who has no volumes, and who has no row in the table of participants."""
-    measured, people = tables
-    reasons: Reasons = {}
-    if measured is not None:
-        there = set(measured.visits)
-        why = f'not in {measured.source}'
-        if measured.names is not None:
-            why = 'no regional volumes: the participant level has not run or has failed (see logs)'
-        reasons |= {name: why for name, visit in visits.items() if visit not in there}
-    if tables.alone:
-        return reasons
-    known = set(people.visits)
-    sessions_of: dict[str, list[str]] = {}
-    for who, session in people.visits:
-        sessions_of.setdefault(who, []).append(f'ses-{session}')
-    for name, (who, session) in visits.items():
-        if who not in sessions_of:
-            reasons.setdefault(name, f'no row in {people.source.name}')
-        elif (who, session) not in known and (who, None) not in known:
-            has = list_briefly(sessions_of[who], 3)
-            reasons.setdefault(
-                name, f'no row of this session in {people.source.name} (there: {has})'
+    @property
+    def prefix(self) -> str:
+        """Prefix of the ids."""
+        return max(self.people.prefix, self.measured.prefix)
+
+    @property
+    def sources(self) -> str:
+        """The tables, for messages."""
+        return ', '.join(dict.fromkeys(map(str, (self.measured.source, self.people.source))))
+
+    def learns(self, groups: Groups) -> bool:
+        """Whether a model learns from the controls."""
+        return self.use != 'compared' and not groups.lacking
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Collect what stops."""
+        try:
+            yield
+        except DataError as error:
+            self.problems.append(str(error))
+
+    def require_people(self) -> None:
+        """Raise an error if everyone is excluded."""
+        if len(self.reasons) >= len(self.visits):
+            raise _all_excluded(self.reasons)
+
+    def list_visits(self, expected: Sequence[Visit], is_measured: bool) -> None:
+        """List all visits of the wanted sessions in order, and why some cannot be used."""
+        _require_same_ids(self.measured, self.people)
+        there = {who for who, _ in self.measured.visits}
+        absent = [visit for visit in self.people.visits if visit[0] not in there]
+        listed = [*self.measured.visits, *expected, *absent]
+        labels, sessions = self.options.participant_label, self.options.session_label
+        _require_labels('--session-label', sessions, {label for _, label in listed})
+        chosen = in_order(of_sessions(listed, sessions))
+        within = ' in these sessions' if sessions else ''
+        _require_labels('--participant-label', labels, {who for who, _ in chosen}, within)
+        self.visits = {visit_name(visit, self.prefix): visit for visit in chosen}
+        self.reasons = self.without_rows()
+        if self.options.exclude is not None:
+            everyone = {*listed, *self.people.visits}
+            by_hand = read_exclusions(
+                self.options.exclude, self.visits, everyone, self.options.id_column, is_measured
             )
-    return reasons
+            self.reasons = by_hand | self.reasons
+        self.require_people()
+
+    def without_rows(self) -> Reasons:
+        """Return who has no volumes, and who has no row in the table of participants."""
+        measured, known = set(self.measured.visits), set(self.people.visits)
+        sessions: dict[str, list[str]] = {}
+        for who, session in self.people.visits:
+            sessions.setdefault(who, []).append(f'ses-{session}')
+        table, reasons = self.people.source.name, {}
+        for name, visit in self.visits.items():
+            if visit not in measured:
+                reasons[name] = f'not in {self.measured.source}'
+                if self.measured.source.is_dir():
+                    reasons[name] = (
+                        'no regional volumes: the participant level has not run or has failed (see '
+                        'logs)'
+                    )
+            elif visit[0] not in sessions:
+                reasons[name] = f'no row in {table}'
+            elif visit not in known and (visit[0], None) not in known:
+                there = list_briefly(sessions[visit[0]], 3)
+                reasons[name] = f'no row of this session in {table} (there: {there})'
+        return reasons
+
+    def describe(self) -> Table:
+        """Join the facts about visits: columns about participants, then those of volumes."""
+        if self.alone:
+            return self.people.of(self.visits)
+        known = with_sessions(self.people, self.visits)
+        own = self.measured.of(self.visits).text
+        new = own[[name for name in own if name not in known]]
+        joined = dict.fromkeys(map(str, new), self.measured.source)
+        return Table(self.people.source, pd.concat([known, new], axis=1), joined=joined)
+
+    def divide(self, known: Table) -> Groups:
+        """Divide participants into groups; say why a model cannot learn sites from the controls."""
+        groups = Groups(pd.Series(None, known.text.index, dtype=object))
+        with self.collecting():
+            groups = find_groups(known, self.options, self.use, self.model)
+        if self.problems or self.model is None or self.use != 'known' or groups.lacking:
+            return replace(groups, lacking=groups.lacking or ''.join(self.problems))
+        controls = groups.labels.index[groups.labels == CONTROL]
+        n = len({name.partition('_ses-')[0] for name in controls})
+        few = f'{counted(n, SINGULAR[CONTROL])}, at least {MIN_FOR_SCALE} needed'
+        return replace(groups, lacking=few if n < MIN_FOR_SCALE else '')
+
+    def select(self, groups: Groups) -> None:
+        """Keep the chosen participants, and exclude those whose group cannot be used."""
+        if self.model is None or self.use == 'compared':
+            wanted = {without_prefix(label, 'sub') for label in self.options.participant_label}
+            self.visits = {n: v for n, v in self.visits.items() if not wanted or v[0] in wanted}
+            self.reasons = {n: why for n, why in self.reasons.items() if n in self.visits}
+        if self.learns(groups) and groups.column:
+            for name, label in groups.labels.reindex(list(self.visits)).items():
+                if pd.isna(label):
+                    self.reasons.setdefault(str(name), f'{groups.column} is missing')
+                elif self.use == 'controls' and label != CONTROL:
+                    self.reasons.setdefault(str(name), f'{groups.column} is {label}, no control')
+        self.require_people()
+
+    def read_study(
+        self, known: Table, groups: Groups, is_measured: bool
+    ) -> tuple[Study, Features, Columns]:
+        """Choose and read features, covariates, head size and site."""
+        rows = list(known.text.index)
+        table = self.measured.of({name: self.visits[name] for name in rows})
+        features, values = Features(column_features([])), pd.DataFrame(index=rows)
+        with self.collecting():
+            if self.model is not None:
+                features = Features(self.model.features)
+            elif is_measured:
+                features = self.find_features(table, groups)
+            if is_measured:
+                values = read_features(table, features.wanted)
+        with self.collecting():
+            columns = self.choose_columns(known, groups, features.wanted)
+            people = read_person_columns(known, columns.options, columns.own, self.model)
+        if self.problems:
+            raise DataError('\n'.join(dict.fromkeys(self.problems)))
+        options, wanted, nobody = columns.options, features.wanted, pd.Series(None, rows, object)
+        as_given = self.model is None and not options.covariates and not options.uses_icv
+        if as_given and (values < 0).any(axis=None):
+            wanted = replace(wanted, unit=Z_SCORE)
+        study = Study(
+            values,
+            people,
+            pd.Series([self.visits[name][0] for name in rows], rows, dtype=object),
+            groups.labels.reindex(rows) if self.learns(groups) else nobody,
+            wanted,
+            options,
+            self.model,
+            in_mm3=self.measured.source.is_dir(),
+        )
+        return study, features, columns
+
+    def find_features(self, table: Table, groups: Groups) -> Features:
+        """Find the features of a model to train: those that are listed, or all regions."""
+        options = self.options
+        if options.features is not None:
+            return Features(listed_features(options.features))
+        people = () if self.alone else self.people.columns
+        named = (*options.covariates, options.icv_column, options.site_column)
+        chosen = choose_features(table, {*people, *filter(None, named), groups.column}, self.alone)
+        if len(chosen.wanted) < MIN_FEATURES:
+            raise DataError(
+                f'{table.source}: only {counted(len(chosen.wanted), "usable region")}, at least '
+                f'{MIN_FEATURES} are needed'
+                + ''.join(f'; {n}: {why}' for n, why in list(chosen.unused.items())[:3])
+            )
+        return chosen
+
+    def choose_columns(self, known: Table, groups: Groups, wanted: FeatureList) -> Columns:
+        """Choose columns; a model that cannot learn sites uses those that it was trained with."""
+        trained_with = None if self.model is None else self.model.options.site_column
+        site = self.options.site_column or trained_with
+        has_sites = site is not None and find_column(known.columns, site) is not None
+        adapt = self.adapt and not (groups.lacking and has_sites)
+        columns = choose_columns(self.options, known, self.model, adapt, wanted.scale_with_head)
+        if groups.column in columns.own.values():
+            raise DataError(
+                f'{groups.column} is the diagnosis column; it cannot also be a covariate, head '
+                'size or site'
+            )
+        return columns
+
+    def read_measures(self, known: Table) -> Iterator[Table]:
+        """Read the tables of further measures."""
+        participants = {self.visits[name][0] for name in known.text.index}
+        for path in dict.fromkeys(self.options.phenotype):
+            table = read_visit_table(path, self.options.id_column, named=False)
+            if participants.isdisjoint(who for who, _ in table.visits):
+                raise DataError(
+                    f'{path}: has none of the {len(known)} visits of the analysis; write ids as in '
+                    'participants.tsv'
+                )
+            yield table
+
+    def assemble(self, study: Study, found: _Found, cautions: Sequence[Caution]) -> Cohort:
+        """Make the cohort of who remains, and of other groups."""
+        known, times, groups, columns, features, measures = found
+        names, options = list(study.features.index), columns.options
+        site = options.site_column
+        if self.model is None and site and study.people.loc[study.main, site].nunique() < 2:
+            options = replace(options, site_column=None)
+        visits = add_years(visit_columns((self.visits[n] for n in names), self.prefix), times)
+        if self.use != 'compared' or groups.column:
+            own = groups.labels if study.group.notna().any() else groups.of_two
+            visits.insert(list(visits).index('is_first'), 'group', own.reindex(names))
+        tables = list(dict.fromkeys((self.measured, self.people, *measures)))
+        uses = uses_of_columns(tables, study.wanted, features.unused, columns, groups, known)
+        others, codes = self.others(found, uses)
+        notes: Sequence[str] = columns.notes
+        missed: list[Caution] = []
+        if self.model is None:
+            notes, missed = describe_corrections(
+                self.options, options, known, study.wanted.scale_with_head
+            )
+        learns = self.model is None or (self.adapt and not groups.lacking)
+        excluded = visit_columns(self.visits.values(), self.prefix)
+        excluded = excluded.assign(reason=pd.Series(self.reasons, dtype=object))
+        everyone = Cohort(
+            visits=visits,
+            features=study.features,
+            people=study.people[options.columns],
+            others=others,
+            wanted=study.wanted,
+            options=options,
+            notes=(
+                *groups.notes(self.use == 'compared'), *notes, *describe_order(visits, learns)
+            ),
+            exclusions=excluded.dropna(subset='reason'),
+            measured=self.volumes_of_everyone(),
+            uses=uses,
+        )  # fmt: skip
+        cohort = everyone.select(study.main)
+        warnings = (
+            *self.unadapted(cohort, groups),
+            *cautions,
+            *missed,
+            *features.cautions,
+            *warn_of_visits(cohort.visits, known.text, cohort.people),
+            *self.contradictions(names),
+            *codes,
+        )
+        apart = None if study.main.all() else everyone.select(~study.main)
+        return replace(cohort, warnings=warnings, n_controls=cohort.counts[CONTROL], apart=apart)
+
+    def others(self, found: _Found, uses: pd.DataFrame) -> tuple[pd.DataFrame, list[Caution]]:
+        """Return the other facts about visits as text; codes for missing values are missing."""
+        known = found.known
+        regions = uses.loc[uses['taken_for'] == REGION, 'column']
+        used = {*found.columns.own.values(), found.groups.column, *known.joined, *regions}
+        used |= set(found.features.unused)
+        facts = known.text[[name for name in known.columns if name not in used]]
+        visits = {name: self.visits[name] for name in known.text.index}
+        for table in found.measures:
+            rows = table.of(visits).text
+            facts = pd.concat([facts, rows[[n for n in rows if n not in facts]]], axis=1)
+        facts = facts[[n for n in facts if role_of(n) not in NO_MEASURE]]
+        coded = {str(name): missing_codes(to_numbers(facts[name])) for name in facts}
+        coded = {name: is_code for name, is_code in coded.items() if is_code.any()}
+        listed = [f'{facts[n][c].iloc[0]} in {n} ({c.sum()})' for n, c in coded.items()]
+        caution = Caution(
+            f'Codes read as missing values: {list_briefly(listed, 5)}',
+            'These participants have no value there',
+            'Write n/a for unknown values',
+            PARTICIPANTS,
+        )
+        facts = facts.assign(**{n: facts[n].mask(c, None) for n, c in coded.items()})
+        return facts, [caution] * bool(coded)
+
+    def volumes_of_everyone(self) -> pd.DataFrame:
+        """Return the volumes of everyone, excluded or not, with the columns that name visits."""
+        if not self.measured.columns:
+            return pd.DataFrame()
+        visits = visit_columns(self.measured.visits, self.prefix)
+        numbers = self.measured.typed().select_dtypes('number').set_axis(visits.index)
+        return pd.concat([visits, numbers], axis=1)
+
+    def unadapted(self, cohort: Cohort, groups: Groups) -> Iterator[Caution]:
+        """Warn of a model that cannot learn sites from the controls, or ignores their age."""
+        if self.model is None or self.use == 'compared':
+            return
+        if self.use == 'known' and groups.lacking:
+            yield not_adapted(groups.lacking)
+        if cohort.counts[CONTROL] >= MIN_FOR_SCALE and ignores_age(cohort):
+            first = cohort.first_visits()
+            yield not_corrected_for_age(first.ages[first.groups == CONTROL])
+
+    def contradictions(self, names: Sequence[str]) -> Iterator[Caution]:
+        """Warn of ages, sexes and diagnoses that differ between the two tables."""
+        tables = (self.people, self.measured)
+        roles: tuple[Role, ...] = () if self.alone else ('age', 'sex', 'diagnosis')
+        for role in roles:
+            columns = [column_of(table.columns, role) for table in tables]
+            if None in columns:
+                continue
+            visits = {name: self.visits[name] for name in names}
+            one, two = (table.of(visits).text[name] for table, name in zip(tables, columns))
+            both = one.notna() & two.notna()
+            differ = (one != two)[both]
+            if role == 'age':
+                differ = (to_numbers(one) - to_numbers(two)).abs()[both] > YEARS_APART
+            if differ.mean() > OFTEN_OTHER:
+                yield Caution(
+                    f'{one.name}: {self.people.source.name} and {self.measured.source.name} '
+                    f'disagree for {int(differ.sum())} of {len(differ)} visits, such as '
+                    f'{differ.idxmax()}',
+                    f'{self.people.source.name} is used',
+                    'Correct or remove the wrong column',
+                    PARTICIPANTS,
+                )
 
 
-def _require_same_ids(volumes: VisitTable, people: VisitTable) -> None:
+class _Found(NamedTuple):
+    """What a cohort is made of: facts and times of visits, and what columns were chosen."""
+
+    known: Table
+    times: pd.DataFrame
+    groups: Groups
+    columns: Columns
+    features: Features
+    measures: Sequence[Table]
+
+
+NO_MEASURE: tuple[Role, ...] = ('participant', 'session', 'date', 'birth', 'identifier', 'index')
+"""Roles of columns that are no measure of participants."""
+
+OFTEN_OTHER, YEARS_APART = 0.1, 1.0
+"""Share of participants with different values in two tables, and years between two ages, that cause
+a warning."""
+
+
+def _require_same_ids(volumes: Table, people: Table) -> None:
     """Refuse two tables with different spellings of the same ids."""
     known, measured = (dict.fromkeys(p for p, _ in each.visits) for each in (people, volumes))
     absent = [name for name in measured if name not in known]
@@ -583,61 +817,17 @@ def _key(participant: str) -> tuple[str, ...]:
     return tuple(part.lstrip('0') or '0' for part in parts)
 
 
-def require_labels(
-    visits: Sequence[Visit],
-    participant_label: Sequence[str],
-    session_label: Sequence[str] = (),
-    within: str = '',
+def _require_labels(
+    option: str, labels: Sequence[str], known: Collection[str | None], within: str = ''
 ) -> None:
-    """Refuse labels of participants and sessions that no visit has."""
-    participants, sessions = zip(*visits)
-    labels = {
-        '--participant-label': (participant_label, 'sub', participants),
-        '--session-label': (session_label, 'ses', sessions),
-    }
-    for option, (wanted, entity, known) in labels.items():
-        absent = [label for label in wanted if without_prefix(label, entity) not in known]
-        if absent:
-            raise NothingMatchedError(
-                f'{option} {" ".join(absent)}: no such label{within}; '
-                f'{alternatives(absent, sorted({*filter(None, known)}))}'
-            )
-
-
-def _describe(tables: _Tables, visits: Mapping[str, Visit]) -> Table:
-    """Join the facts about visits: columns about participants, then those of volumes."""
-    measured, people = tables
-    if tables.alone:
-        return people.of(visits)
-    known = with_sessions(people, visits)
-    if measured is None:
-        return Table(people.source, known)
-    own = measured.rows_of(visits)
-    new = own[[name for name in own if name not in known]]
-    return Table(
-        people.source,
-        pd.concat([known, new], axis=1),
-        dict.fromkeys(map(str, new), measured.source),
-    )
-
-
-def _without(visits: Mapping[str, Visit], reasons: Reasons) -> dict[str, Visit]:
-    return {name: visit for name, visit in visits.items() if name not in reasons}
-
-
-def _of_labels(
-    visits: Mapping[str, Visit], reasons: Reasons, labels: Sequence[str]
-) -> tuple[dict[str, Visit], Reasons]:
-    """Keep the participants with these labels; no label: everyone."""
-    wanted = {without_prefix(label, 'sub') for label in labels}
-    chosen = {name: visit for name, visit in visits.items() if not wanted or visit[0] in wanted}
-    return chosen, {name: why for name, why in reasons.items() if name in chosen}
-
-
-def _require_people(visits: Mapping[str, Visit], reasons: Reasons) -> None:
-    """Raise an error if everyone is excluded."""
-    if len(reasons) >= len(visits):
-        raise _all_excluded(reasons)
+    """Refuse labels of participants or sessions that no visit has."""
+    entity = 'ses' if 'session' in option else 'sub'
+    absent = [label for label in labels if without_prefix(label, entity) not in known]
+    if absent:
+        raise NothingMatchedError(
+            f'{option} {" ".join(absent)}: no such label{within}; '
+            f'{alternatives(absent, sorted(filter(None, known)))}'
+        )
 
 
 def _all_excluded(reasons: Reasons) -> DataError:
@@ -648,296 +838,10 @@ def _all_excluded(reasons: Reasons) -> DataError:
     )
 
 
-def _divide(
-    known: Table, options: CohortOptions, groups: GroupUse, model: Requirements | None
-) -> Groups:
-    """Divide participants into groups; say why a model cannot learn sites from the controls."""
-    needed = model.options.columns if model else ()
-    divided = find_groups(known, options, groups, model is None, needed)
-    if model is None or groups != 'known':
-        return divided
-    names = divided.labels.index[divided.labels == CONTROL]
-    n_controls = len({name.partition('_ses-')[0] for name in names})
-    return replace(divided, lacking=lacks_controls(divided, n_controls))
-
-
-def _require_both(group: pd.Series, options: CohortOptions, training: bool) -> None:
-    """Refuse to train on a selection of participants without controls or patients."""
-    lacking = [GROUP_NAMES[name] for name in GROUP_NAMES if not (group == name).any()]
-    if training and lacking and options.participant_label:
-        raise DataError(
-            f'--participant-label selects no {lacking[0]}, but a model is trained on controls and '
-            'patients; select both, or remove --participant-label'
-        )
-
-
-def _without_group(
-    divided: Groups, visits: Mapping[str, Visit], groups: GroupUse, learned: bool
-) -> Reasons:
-    """Return the visits of unknown groups, or of other groups than controls if only these count."""
-    if not learned or not divided.column:
-        return {}
-    labels = divided.labels.reindex(list(visits))
-    reasons = {str(n): f'{divided.column} is missing' for n in labels.index[labels.isna()]}
-    if groups == 'controls':
-        others = labels[labels.notna() & (labels != CONTROL)]
-        reasons |= {str(n): f'{divided.column} is {v}, no control' for n, v in others.items()}
-    return reasons
-
-
-class _Reading(NamedTuple):
-    """What columns are chosen from: the tables, and the facts about visits that can be used."""
-
-    tables: _Tables
-    described: Table
-    visits: Mapping[str, Visit]
-    options: CohortOptions
-    model: Requirements | None
-    groups: Groups
-
-    def volumes(self) -> Table:
-        """Return the rows of the table of volumes; without columns before it exists."""
-        measured = self.tables.measured
-        if measured is None:
-            return Table(self.tables.people.source, self.described.text[[]])
-        rows = {name: self.visits[name] for name in self.described.text.index}
-        return measured.of(rows)
-
-    def find_features(self, volumes: Table) -> Features:
-        """Find the features: those of the model, those that are listed, or all regions."""
-        if self.model is not None:
-            return Features(self.model.features)
-        if self.tables.measured is None:
-            return Features(FeatureList('columns', (), ''))
-        if self.options.features is not None:
-            return Features(listed_features(self.options.features))
-        people = () if self.tables.alone else self.tables.people.table.columns
-        named = (*self.options.covariates, self.options.icv_column, self.options.site_column)
-        used = {*people, *filter(None, named), self.groups.column}
-        chosen = choose_features(volumes, used, self.tables.alone)
-        if len(chosen.wanted) < MIN_FEATURES:
-            raise DataError(
-                f'{volumes.source}: only {counted(len(chosen.wanted), "usable region")}, at least '
-                f'{MIN_FEATURES} are needed'
-                + ''.join(f'; {n}: {why}' for n, why in list(chosen.unused.items())[:3])
-            )
-        return chosen
-
-    def choose_columns(self, adapt: bool, wanted: FeatureList) -> Columns:
-        """Choose columns; a model that cannot learn sites uses those that it was trained with."""
-        options, model, known = self.options, self.model, self.described
-        trained_with = None if model is None else model.options.site_column
-        site = options.site_column or trained_with
-        has_sites = site is not None and find_column(known.columns, site) is not None
-        adapt = adapt and not (self.groups.lacking and has_sites)
-        columns = choose_columns(options, known, model, adapt, wanted.scale_with_head)
-        if self.groups.column in columns.own.values():
-            raise DataError(
-                f'{self.groups.column} is the diagnosis column; it cannot also be a covariate, '
-                'head size or site'
-            )
-        return columns
-
-    def read_people(self, columns: Columns) -> pd.DataFrame:
-        """Read covariates, head size and site, under the names of the model if there is one."""
-        names = {own: name for name, own in columns.own.items()}
-        hidden = [n for own, n in names.items() if n != own and n in self.described.columns]
-        text = self.described.text.drop(columns=hidden).rename(columns=names).copy()
-        if columns.one_site and columns.options.site_column:
-            text = text.assign(**{columns.options.site_column: ONE_SITE})
-        joined = {names.get(own, own): source for own, source in self.described.joined.items()}
-        known = Table(self.described.source, text, joined)
-        levels, codes = (self.model.levels, self.model.codes) if self.model else (None, None)
-        table = read_person_columns(
-            known, columns.options, None if levels is None else list(levels), codes
-        )
-        for name in columns.options.covariates:
-            if means(name, 'sex') and not pd.api.types.is_numeric_dtype(table[name]):
-                table[name] = _unify_sex(table[name], (levels or {}).get(name, ()))
-        return table
-
-
-def _unify_sex(column: pd.Series, levels: Sequence[str]) -> pd.Series:
-    """Write the words of a model for the sexes, or F and M if a table mixes spellings."""
-    meant = column.map(lambda word: sex_of(word), na_action='ignore')
-    names = {str(sex_of(level)): level for level in levels} or {'F': 'F', 'M': 'M'}
-    if not levels and column[meant.notna()].nunique() <= meant.nunique():
-        return column
-    return meant.map(names).where(meant.notna(), column).astype(column.dtype)
-
-
-def _as_given(
-    wanted: FeatureList,
-    values: pd.DataFrame,
-    options: PreprocessingOptions,
-    model: Requirements | None,
-) -> FeatureList:
-    """Accept numbers of both signs, such as z-scores, if nothing is to be corrected."""
-    free = model is None and not options.covariates and not options.uses_icv
-    return replace(wanted, unit=Z_SCORE) if free and (values < 0).any(axis=None) else wanted
-
-
-def _assemble(
-    reading: _Reading,
-    study: Study,
-    columns: Columns,
-    features: Features,
-    reasons: Reasons,
-    times: pd.DataFrame,
-    groups: GroupUse,
-    adapt: bool,
-    cautions: Sequence[Caution],
-) -> Cohort:
-    """Make the cohort of who remains, and of other groups."""
-    tables, divided, model = reading.tables, reading.groups, reading.model
-    names = list(study.features.index)
-    known = reading.described.rows(names)
-    options, column = columns.options, columns.options.site_column
-    prefix = max(tables.people.prefix, tables.measured.prefix if tables.measured else '')
-    one_site = column is not None and study.people.loc[study.main, column].nunique() < 2
-    if model is None and one_site:
-        options = replace(options, site_column=None)
-    visits = add_years(visit_columns((reading.visits[name] for name in names), prefix), times)
-    if groups != 'compared' or divided.column:
-        own = divided.labels if study.group.notna().any() else divided.of_two
-        visits.insert(list(visits).index('is_first'), 'group', own.reindex(names))
-    measures = [] if model is None and tables.measured is None else list(_phenotype(reading))
-    regions = _region_columns(tables.measured, features.wanted)
-    used = {*columns.own.values(), divided.column, *regions}
-    others, codes = _others(reading, known, used, features.unused, measures)
-    corrected, missed = (
-        describe_corrections(reading.options, options, known, study.wanted.scale_with_head)
-        if model is None
-        else ([], [])
-    )
-    adapts = model is None or (adapt and not divided.lacking)
-    everyone = Cohort(
-        visits=visits,
-        features=study.features,
-        people=study.people[options.columns],
-        others=others,
-        wanted=study.wanted,
-        options=options,
-        notes=(
-            *divided.notes(groups == 'compared'),
-            *(corrected or columns.notes),
-            *describe_order(visits, adapts),
-        ),
-        exclusions=_exclusion_table(reading.visits, reasons, prefix),
-        measured=_measured(tables.measured, prefix),
-        uses=uses_of_columns(
-            [each for each in dict.fromkeys((*tables, *measures)) if each is not None],
-            regions,
-            features.unused,
-            columns,
-            divided,
-            reading.described,
-        ),
-    )
-    cohort = everyone.select(study.main)
-    apart = everyone.select(~study.main) if not study.main.all() else None
-    few = (
-        [not_adapted(divided.lacking)]
-        if model is not None and groups == 'known' and divided.lacking
-        else []
-    )
-    warnings = (
-        *few,
-        *cautions,
-        *missed,
-        *features.cautions,
-        *_ignored_age(cohort, model, groups),
-        *warn_of_visits(cohort.visits, known.text, cohort.people),
-        *_contradictions(tables, names, reading.visits),
-        *codes,
-    )
-    return replace(cohort, warnings=warnings, n_controls=cohort.counts[CONTROL], apart=apart)
-
-
-def _region_columns(measured: VisitTable | None, wanted: FeatureList) -> list[str]:
-    """Return the columns of volumes that are features, or parts of them."""
-    columns = [] if measured is None else measured.table.columns
-    folded = {name.lower() for name in wanted.names}
-    needed = {index for feature in wanted.features for index in feature.indices}
-    parts = {name for name in columns if muse_index(name) in needed} if needed else set()
-    return [name for name in columns if name in parts or name.lower() in folded]
-
-
-def _phenotype(reading: _Reading) -> Iterator[VisitTable]:
-    """Read the tables of further measures."""
-    visits = {name: reading.visits[name] for name in reading.described.text.index}
-    for path in dict.fromkeys(reading.options.phenotype):
-        table = read_visit_table(path, reading.options.id_column, named=False)
-        if not {v[0] for v in table.visits} & {v[0] for v in visits.values()}:
-            raise DataError(
-                f'{path}: has none of the {len(visits)} visits of the analysis; write ids as in '
-                'participants.tsv'
-            )
-        yield table
-
-
-def _others(
-    reading: _Reading,
-    known: Table,
-    used: Collection[str],
-    unused: Mapping[str, str],
-    measures: Sequence[VisitTable],
-) -> tuple[pd.DataFrame, list[Caution]]:
-    """Return the other facts about visits as text; codes for missing values are missing."""
-    own = set() if reading.tables.alone else {str(name) for name in known.joined}
-    facts = known.text[[n for n in known.columns if n not in {*used, *unused, *own}]]
-    visits = {name: reading.visits[name] for name in known.text.index}
-    for table in measures:
-        rows = table.rows_of(visits)
-        facts = pd.concat([facts, rows[[n for n in rows if n not in facts]]], axis=1)
-    facts = facts[[n for n in facts if role_of(n) not in NO_MEASURE]]
-    coded = {str(name): missing_codes(to_numbers(facts[name])) for name in facts}
-    found = {name: is_code for name, is_code in coded.items() if is_code.any()}
-    if not found:
-        return facts, []
-    listed = [f'{facts[n][c].iloc[0]} in {n} ({c.sum()})' for n, c in found.items()]
-    text = f'Codes read as missing values: {list_briefly(listed, 5)}'
-    caution = Caution(
-        text, 'These participants have no value there', 'Write n/a for unknown values', PARTICIPANTS
-    )
-    return facts.assign(**{n: facts[n].mask(c, None) for n, c in found.items()}), [caution]
-
-
-NO_MEASURE: tuple[Role, ...] = ('participant', 'session', 'date', 'birth', 'identifier', 'index')
-"""Roles of columns that are no measure of participants."""
-
-
-def _exclusion_table(visits: Mapping[str, Visit], reasons: Reasons, prefix: str) -> pd.DataFrame:
-    """Return the excluded visits with the reason for each."""
-    everyone = visit_columns(visits.values(), prefix)
-    return everyone.assign(reason=pd.Series(reasons, dtype=object)).dropna(subset='reason')
-
-
-def _measured(measured: VisitTable | None, prefix: str) -> pd.DataFrame:
-    """Return the volumes of everyone, excluded or not, with the columns that name visits."""
-    if measured is None:
-        return pd.DataFrame()
-    visits = visit_columns(measured.visits, prefix)
-    numbers = measured.table.typed().select_dtypes('number').set_axis(visits.index)
-    return pd.concat([visits, numbers], axis=1)
-
-
 def ignores_age(cohort: Cohort) -> bool:
     """Tell whether neither covariates nor z-scores allow for age, as in a model of ageing."""
     has_age = any(means(name, 'age') for name in cohort.options.covariates)
     return not (has_age or cohort.wanted.are_z_scores)
-
-
-def _ignored_age(cohort: Cohort, model: Requirements | None, groups: GroupUse) -> Iterator[Caution]:
-    """Warn of a model that learns sites from controls without regard to their age."""
-    if (
-        model is not None
-        and groups != 'compared'
-        and cohort.has_enough_controls
-        and ignores_age(cohort)
-    ):
-        first = cohort.first_visits()
-        yield not_corrected_for_age(first.ages[first.groups == CONTROL])
 
 
 def not_adapted(reason: str = '') -> Caution:
@@ -964,39 +868,6 @@ def not_corrected_for_age(ages: pd.Series | None) -> Caution:
         'only',
         HARMONIZATION,
     )
-
-
-OFTEN_OTHER, YEARS_APART = 0.1, 1.0
-"""Share of participants with different values in two tables, and years between two ages, that cause
-a warning."""
-
-
-def _contradictions(
-    tables: _Tables, names: Sequence[str], visits: Mapping[str, Visit]
-) -> Iterator[Caution]:
-    """Warn of ages, sexes and diagnoses that differ between the two tables."""
-    if tables.alone or tables.measured is None:
-        return
-    chosen = {name: visits[name] for name in names}
-    roles: tuple[Role, ...] = ('age', 'sex', 'diagnosis')
-    for role in roles:
-        sides = [each for each in tables if each and column_of(each.table.columns, role)]
-        if len(sides) < 2:
-            continue
-        one, two = (each.rows_of(chosen)[column_of(each.table.columns, role)] for each in sides)
-        both = one.notna() & two.notna()
-        differ = (one != two)[both]
-        if role == 'age':
-            differ = (to_numbers(one) - to_numbers(two)).abs()[both] > YEARS_APART
-        if len(differ) and differ.mean() > OFTEN_OTHER:
-            yield Caution(
-                f'{two.name}: {tables.people.source.name} and {tables.measured.source.name} '
-                f'disagree for {int(differ.sum())} of {len(differ)} visits, such as '
-                f'{differ.idxmax()}',
-                f'{tables.people.source.name} is used',
-                'Correct or remove the wrong column',
-                PARTICIPANTS,
-            )
 
 
 def with_logged(cohort: Cohort) -> Cohort:

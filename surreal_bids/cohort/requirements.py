@@ -11,10 +11,12 @@ import pandas as pd
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.harmonization.combat import UnseenSite
 from surreal_bids.harmonization.covariates import ICVHandling
-from surreal_bids.names import means
+from surreal_bids.names import means, sex_of
 from surreal_bids.regions import FeatureList
-from surreal_bids.tables import PADDED, Table, find_column, to_numbers
-from surreal_bids.text import alternatives, list_briefly
+from surreal_bids.tables import PADDED, Table, to_numbers
+
+ONE_SITE = 'everyone'
+"""Name of the site of all participants in a dataset without a site column."""
 
 Codes = Mapping[str, Mapping[str, float]]
 """Numbers for the words, in lower case, that may stand in a numeric covariate."""
@@ -110,8 +112,8 @@ class Requirements:
 def read_person_columns(
     people: Table,
     options: PreprocessingOptions,
-    text: Sequence[str] | None = None,
-    codes: Codes | None = None,
+    own: Mapping[str, str],
+    model: Requirements | None = None,
 ) -> pd.DataFrame:
     """Read the columns of `options` as numbers, or as text for categories and sites.
 
@@ -121,56 +123,52 @@ def read_person_columns(
         Facts about participants.
     options
         Names of the columns.
-    text
-        Covariates that are categories; None: those without any number.
-    codes
-        Words that may stand in numeric covariates.
+    own
+        Column of `people` for each of them; without a site, everyone is of one site.
+    model
+        Model that knows which covariates are categories, and which words stand for numbers; None:
+        covariates without any number are categories.
 
     Raises
     ------
     DataError
-        Columns are missing, or numeric columns hold text; all of them are listed.
+        Numeric columns hold text; all of them are listed.
     """
     columns, problems = {}, []
-    missing = [name for name in options.columns if find_column(people.columns, name) is None]
-    if missing:
-        problems.append(
-            f'{people.source}: no column {list_briefly(missing)}; '
-            f'{alternatives(missing, people.columns)}'
-        )
-    for name in options.columns:
-        if name in missing:
-            continue
-        is_text = _is_category(people.categories(name), name) if text is None else name in text
+    for name, column in own.items():
+        is_text = name in model.levels if model else _is_category(people.text[column])
         try:
             if is_text or name == options.site_column:
-                columns[name] = people.names(name)
+                columns[name] = people.names(column)
             else:
-                columns[name] = _numbers(people, name, (codes or {}).get(name, {}))
+                columns[name] = _numbers(people, column, model.codes.get(name, {}) if model else {})
         except DataError as error:
             problems.append(str(error))
+        if is_text and means(name, 'sex'):
+            columns[name] = _unify_sex(columns[name], model.levels[name] if model else ())
     if problems:
         raise DataError('\n'.join(problems))
-    return pd.DataFrame(columns, index=people.text.index)
+    table = pd.DataFrame(columns, index=people.text.index)
+    lacking = [name for name in options.columns if name not in own]
+    return table.assign(**dict.fromkeys(lacking, ONE_SITE))[options.columns]
 
 
-def _is_category(cells: pd.Series, name: str) -> bool:
+def _is_category(cells: pd.Series) -> bool:
     """Check whether a covariate is a category: without numbers, or with labels such as `001`."""
     known = cells.dropna()
-    if means(name, 'age', 'icv'):
+    if means(cells.name, 'age', 'icv'):
         return False
     return bool(to_numbers(known).isna().all()) or any(map(PADDED.fullmatch, known))
 
 
 def _numbers(people: Table, column: str, codes: Mapping[str, float]) -> pd.Series:
     """Read numbers, some of which may be words; the age `89+` of BIDS is 89."""
-    cells = people.categories(column)
+    cells = people.text[column]
     if means(column, 'age'):
         cells = cells.str.removesuffix('+')
-    spelled = cells.map(
-        lambda cell: str(codes.get(cell.lower(), cell)) if codes else cell, na_action='ignore'
-    )
-    numbers = Table(people.source_of(column), spelled.to_frame(column)).numbers(column)
+    if codes:
+        cells = cells.map(lambda cell: str(codes.get(cell.lower(), cell)), na_action='ignore')
+    numbers = Table(people.source_of(column), cells.to_frame(column)).numbers(column)
     strange = numbers.notna() & ~numbers.isin(list(codes.values()))
     if codes and strange.any():
         meaning = ', '.join(f'{word} = {number:g}' for word, number in codes.items())
@@ -180,3 +178,12 @@ def _numbers(people: Table, column: str, codes: Mapping[str, float]) -> pd.Serie
             f'model expects {meaning}'
         )
     return numbers
+
+
+def _unify_sex(column: pd.Series, levels: Sequence[str]) -> pd.Series:
+    """Write the words of a model for the sexes, or F and M if a table mixes spellings."""
+    meant = column.map(lambda word: sex_of(word), na_action='ignore')
+    names = {str(sex_of(level)): level for level in levels} or {'F': 'F', 'M': 'M'}
+    if not levels and column[meant.notna()].nunique() <= meant.nunique():
+        return column
+    return meant.map(names).where(meant.notna(), column).astype(column.dtype)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 import pandas as pd
 
@@ -15,7 +15,6 @@ from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.files import read_file
 from surreal_bids.harmonization.covariates import ICVHandling
-from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
 from surreal_bids.names import (
     CODES,
     CONTROL,
@@ -24,7 +23,6 @@ from surreal_bids.names import (
     NOUNS,
     PATIENT,
     PATIENT_WORDS,
-    SINGULAR,
     Role,
     column_of,
     columns_of,
@@ -42,11 +40,12 @@ from surreal_bids.regions import (
     freesurfer_regions,
     is_total,
     is_ventricle,
+    muse_index,
     recognise,
     side_of,
 )
-from surreal_bids.tables import Table, VisitTable, find_column, prefix_errors
-from surreal_bids.text import align, alternatives, counted, list_briefly
+from surreal_bids.tables import Table, find_column, prefix_errors
+from surreal_bids.text import align, alternatives, list_briefly
 
 VOLUME_UNIT, UNKNOWN_UNIT = 'mm3', 'as in the table'
 
@@ -146,30 +145,24 @@ def choose_features(volumes: Table, used: Collection[str], alone: bool = False) 
             'file for --features, or give the facts about participants in a table of their own'
         )
     regions = known or numeric
-    unused |= dict.fromkeys(sorted(totals), 'sum of regions or fluid')
     rest = [name for name in numeric if name not in regions]
     fluid = dict.fromkeys(filter(is_ventricle, rest), 'fluid')
     foreign = [n for n in rest if n not in fluid and (not alone or side_of(n) != NONE)]
-    values = pd.DataFrame({name: volumes.values(name) for name in regions})
-    unusable = _unusable(values)
-    kept = [name for name in regions if name not in unusable]
+    unusable = _unusable(pd.DataFrame({name: volumes.values(name) for name in regions}))
     lost = dict.fromkeys(foreign, 'no region of the atlas') | unusable
-    unused |= fluid | lost
-    return Features(column_features(kept), unused, tuple(_warn_of_dropped(lost)))
-
-
-def _warn_of_dropped(lost: Mapping[str, str]) -> Iterator[Caution]:
-    if lost:
-        why = dict.fromkeys(lost.values())
-        listed = '; '.join(
-            f'{list_briefly([n for n in lost if lost[n] == each], 5)} ({each})' for each in why
-        )
-        yield Caution(
-            f'Regions that are not used: {listed}',
-            'Patterns do not include them',
-            'Correct or rename the columns, or list all regions in a file for --features',
-            PARTICIPANTS,
-        )
+    unused |= dict.fromkeys(sorted(totals), 'sum of regions or fluid') | fluid | lost
+    listed = [
+        f'{list_briefly([name for name in lost if lost[name] == why], 5)} ({why})'
+        for why in dict.fromkeys(lost.values())
+    ]
+    caution = Caution(
+        f'Regions that are not used: {"; ".join(listed)}',
+        'Patterns do not include them',
+        'Correct or rename the columns, or list all regions in a file for --features',
+        PARTICIPANTS,
+    )
+    kept = column_features(name for name in regions if name not in unusable)
+    return Features(kept, unused, (caution,) * bool(lost))
 
 
 def _atlas_regions(columns: list[str], needed: float, numbered: bool) -> list[str]:
@@ -189,7 +182,8 @@ def _is_numbered_otherwise(columns: Iterable[str]) -> bool:
 
 def _is_numeric(table: Table, name: str) -> bool:
     """Check whether most of the known values of a column are numbers."""
-    return bool(table.values(name).notna().sum() > table.text[name].notna().sum() / 2)
+    n_numbers = table.values(name).notna().sum()
+    return bool(n_numbers > len(table) / 2 or n_numbers > table.text[name].notna().sum() / 2)
 
 
 def _counts_rows(cells: pd.Series) -> bool:
@@ -204,7 +198,7 @@ def _unusable(values: pd.DataFrame) -> dict[str, str]:
     """Return the reasons for dropping regions that are often empty or do not vary."""
     empty = (values.isna() | (values == 0)).mean()
     often = empty[empty > OFTEN_EMPTY]
-    same = values.columns[values.nunique() < 2]
+    same = values.columns[values.max() <= values.min()]
     return {str(n): 'the same in all participants' for n in same} | {
         str(n): f'0 or missing in {share:.0%} of participants' for n, share in often.items()
     }
@@ -253,9 +247,7 @@ class Columns:
     options
         Options of preprocessing; the columns are those of the model, if there is one.
     own
-        Column of the tables for each column of `options`.
-    one_site
-        Whether the tables lack a site column that the model needs.
+        Column of the tables for each column of `options`; the site may be missing.
     defaults
         Columns that are used by default.
     notes
@@ -264,7 +256,6 @@ class Columns:
 
     options: PreprocessingOptions
     own: Mapping[str, str]
-    one_site: bool = False
     defaults: Collection[str] = ()
     notes: tuple[str, ...] = ()
 
@@ -304,11 +295,14 @@ def choose_columns(
     icv_column = config.icv_column
     if icv_column is None and config.icv != NONE and (corrects_size or config.icv):
         icv_column = _default(people, 'icv', covariates)
+    icv = config.icv or 'power'
+    if icv_column is None and icv != 'proportion':
+        icv = NONE
     site = config.site_column or _default(people, 'site')
     options = PreprocessingOptions(
         covariates=covariates,
         icv_column=icv_column,
-        icv=_icv_handling(config, icv_column),
+        icv=cast(ICVHandling, icv),
         site_column=None if site == NONE else site,
         impute=config.impute,
     )
@@ -325,12 +319,16 @@ def _require(people: Table, names: Iterable[str], why: str = '') -> dict[str, st
     found = {name: find_column(people.columns, name) for name in names}
     missing = [name for name, column in found.items() if column is None]
     if missing:
-        files = ', '.join(dict.fromkeys(map(str, (people.source, *people.joined.values()))))
         raise DataError(
-            f'{files}: no column {list_briefly(missing)}; {alternatives(missing, people.columns)}'
+            f'{_files(people)}: no column {list_briefly(missing)}; '
+            f'{alternatives(missing, people.columns)}'
             f'{why}; if another table has it, add that table with --participants'
         )
     return {name: column for name, column in found.items() if column is not None}
+
+
+def _files(people: Table) -> str:
+    return ', '.join(dict.fromkeys(map(str, (people.source, *people.joined.values()))))
 
 
 def _default(people: Table, role: Role, others: Collection[str] = ()) -> str | None:
@@ -348,14 +346,6 @@ def _flaws(cells: pd.Series, role: Role) -> tuple[bool, int]:
     return at_baseline, int(cells.isna().sum())
 
 
-def _icv_handling(config: CohortOptions, column: str | None) -> ICVHandling:
-    if config.icv == 'proportion':
-        return 'proportion'
-    if config.icv == NONE or column is None:
-        return 'none'
-    return 'covariate' if config.icv == 'covariate' else 'power'
-
-
 def describe_corrections(
     config: CohortOptions, options: PreprocessingOptions, people: Table, corrects_size: bool
 ) -> tuple[list[str], list[Caution]]:
@@ -370,37 +360,36 @@ def describe_corrections(
     corrects_size
         As of :func:`choose_columns`.
     """
-    done, not_done, missed = [], [], {}
-    roles: dict[Role, str] = {role: NOUNS.get(role, role) for role in ('age', 'sex', 'icv', 'site')}
-    for role, noun in roles.items():
-        covariate = column_of(options.covariates, role)
-        if covariate:
-            done.append(f'{noun} ({covariate})')
-        elif role == 'icv' and options.uses_icv:
-            done.append(f'{noun} ({options.icv_column}; {ICV_WORDS[options.icv]})')
-        elif role == 'site' and options.site_column:
-            done.append(f'{noun} ({options.site_column}; ComBat)')
-        else:
-            chosen = _why_chosen(config, role, corrects_size)
-            why = chosen or _why_unknown(people, role)
-            not_done.append(f'{noun} ({why})')
-            if not chosen and role != 'site':
-                missed[noun] = why
-    done += [n for n in options.covariates if role_of(n) not in roles]
+    named = '--covariates' if config.covariates else ''
+    size = '' if corrects_size else 'the features are no volumes'
+    chosen: dict[Role, str] = {
+        'age': named,
+        'sex': named,
+        'icv': '--icv none' if config.icv == NONE else size,
+        'site': '--site-column none' if config.site_column == NONE else '',
+    }
+    used = {role: column_of(options.covariates, role) for role in chosen}
+    if options.uses_icv:
+        used['icv'] = f'{options.icv_column}; {ICV_WORDS[options.icv]}'
+    if options.site_column:
+        used['site'] = f'{options.site_column}; ComBat'
+    done = [f'{NOUNS.get(role, role)} ({column})' for role, column in used.items() if column]
+    done += [name for name in options.covariates if role_of(name) not in chosen]
+    lacking = {
+        role: f'{NOUNS.get(role, role)} ({chosen[role] or _why_unknown(people, role)})'
+        for role, column in used.items()
+        if not column
+    }
     notes = [f'Corrected for: {", ".join(done) or "nothing"}']
-    notes += [f'Not corrected for: {", ".join(not_done)}'] * bool(not_done)
-    return notes, [_not_corrected(missed)] if missed else []
-
-
-def _why_chosen(config: CohortOptions, role: Role, corrects_size: bool) -> str:
-    """Return the option by which the user decided against a correction; empty if none."""
-    if role == 'icv':
-        if not corrects_size:
-            return 'the features are no volumes'
-        return '--icv none' if config.icv == NONE else ''
-    if role == 'site':
-        return '--site-column none' if config.site_column == NONE else ''
-    return '--covariates' if config.covariates else ''
+    notes += [f'Not corrected for: {", ".join(lacking.values())}'] * bool(lacking)
+    missed = [why for role, why in lacking.items() if not chosen[role] and role != 'site']
+    caution = Caution(
+        f'Not corrected for {"; ".join(missed)}',
+        'Patterns may show differences in these instead of disease',
+        'Name the columns with --covariates and --icv-column, or add them',
+        PARTICIPANTS,
+    )
+    return notes, [caution] * bool(missed)
 
 
 def _why_unknown(people: Table, role: Role) -> str:
@@ -410,18 +399,6 @@ def _why_unknown(people: Table, role: Role) -> str:
         return f'no column is called like {NOUNS.get(role, role)}'
     values = people.text[found].dropna()
     return f'{found} has no values' if values.empty else f'{found} is {values.iloc[0]} in everyone'
-
-
-def _not_corrected(missed: Mapping[str, str]) -> Caution:
-    listed = '; '.join(f'{noun} ({why})' for noun, why in missed.items())
-    options = {'head size': '--icv-column'}
-    needed = dict.fromkeys(options.get(noun, '--covariates') for noun in missed)
-    return Caution(
-        f'Not corrected for {listed}',
-        'Patterns may show differences in these instead of disease',
-        f'Name the columns with {" and ".join(needed)}, or add them',
-        PARTICIPANTS,
-    )
 
 
 def _for_model(config: CohortOptions, people: Table, model: Requirements, adapt: bool) -> Columns:
@@ -444,8 +421,7 @@ def _for_model(config: CohortOptions, people: Table, model: Requirements, adapt:
         return Columns(options, found)
     own_site = config.site_column or (_default(people, 'site') if adapt else site)
     if own_site is None or own_site == NONE:
-        note = 'Site: all participants are treated as one site'
-        return Columns(options, found, one_site=True, notes=(note,))
+        return Columns(options, found, notes=('Site: all participants are treated as one site',))
     remedy = '; the model needs the site of each participant, spelled as in "surreal-gan card"'
     return Columns(options, found | {site: _require(people, [own_site], remedy)[own_site]})
 
@@ -520,8 +496,7 @@ def find_groups(
     people: Table,
     config: CohortOptions,
     use: GroupUse = 'known',
-    training: bool = True,
-    needed: Collection[str] = (),
+    model: Requirements | None = None,
 ) -> Groups:
     """Divide participants into controls, patients and other groups.
 
@@ -533,10 +508,8 @@ def find_groups(
         Labels that the user named; the others are recognised by common words and codes.
     use
         As of `read_cohort`.
-    training
-        Whether both groups must be known.
-    needed
-        Columns that a model needs, which are then no diagnosis.
+    model
+        The model to apply, if there is one: then groups are needed only if the user named them.
 
     Raises
     ------
@@ -544,46 +517,50 @@ def find_groups(
         There is no such column or value, or groups cannot be recognised; the error lists the
         values and names the option to use.
     """
-    unknown = Groups(pd.Series(None, people.text.index, dtype=object))
+    try:
+        return _divide(people, config, use, model)
+    except DataError:
+        named = config.group_column or config.control_label or config.patient_label
+        if model is None or use == 'controls' or named:
+            raise
+        return Groups(pd.Series(None, people.text.index, dtype=object), lacking=NO_CONTROLS)
+
+
+NO_CONTROLS = 'no diagnosis is known to mean controls; set --control-label'
+
+
+def _divide(
+    people: Table, config: CohortOptions, use: GroupUse, model: Requirements | None
+) -> Groups:
     named = config.group_column and people.find(config.group_column)
     column = named or column_of(people.columns, 'diagnosis')
-    given = bool(named or config.control_label or config.patient_label)
-    if column is None or (use == 'compared' and column in needed):
-        if use != 'compared' and config.control_label == (EVERYONE,):
-            return Groups(unknown.labels.fillna(CONTROL), controls=(EVERYONE,))
-        if use == 'controls' or training or given:
-            raise DataError(_no_diagnosis(people, use))
-        return replace(unknown, lacking=NO_CONTROLS if use == 'known' else '')
+    if column is None or (model is not None and column in model.options.columns):
+        if config.control_label == (EVERYONE,):
+            return Groups(pd.Series(CONTROL, people.text.index), controls=(EVERYONE,))
+        raise DataError(_no_diagnosis(people, use))
     values = people.names(column)
     try:
-        controls, patients = _labels(column, values, config, training and use == 'known')
+        controls, patients = _labels(values, config, model is None and use == 'known')
     except DataError as error:
-        if training or use == 'controls' or (given and use == 'known'):
-            raise DataError(f'{people.source_of(column)}: column {column} {error}') from error
-        why = NO_CONTROLS if use == 'known' else f'{list_briefly(sorted(set(values.dropna())))}: '
-        return replace(unknown, lacking=why if use == 'known' else f'{why}no controls are known')
+        raise DataError(f'{people.source_of(column)}: column {column} {error}') from error
     roles = dict.fromkeys(controls, CONTROL) | dict.fromkeys(patients, PATIENT)
     recognised = not (named and config.control_label and config.patient_label)
     labels = values.map(lambda value: roles.get(value, value), na_action='ignore')
     return Groups(labels.rename('group'), column, controls, patients, recognised)
 
 
-NO_CONTROLS = 'no diagnosis is known to mean controls; set --control-label'
-
-
 def _no_diagnosis(people: Table, use: GroupUse) -> str:
-    files = ', '.join(dict.fromkeys(map(str, (people.source, *people.joined.values()))))
     everyone = f', or state that everyone is a control with --control-label {EVERYONE}'
     return (
-        f'{files}: no column {" or ".join(NAMES["diagnosis"][:3])}; name the diagnosis column with '
-        f'--group-column{everyone if use == "controls" else ""} '
+        f'{_files(people)}: no column {" or ".join(NAMES["diagnosis"][:3])}; name the diagnosis '
+        f'column with --group-column{everyone if use == "controls" else ""} '
         f'({alternatives(NAMES["diagnosis"][:3], people.columns)}); if another table has it, add '
         'that table with --participants'
     )
 
 
 def _labels(
-    column: str, values: pd.Series, config: CohortOptions, both: bool
+    values: pd.Series, config: CohortOptions, both: bool
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the labels of controls and patients: as given, else recognised."""
     present = sorted(set(values.dropna()))
@@ -597,28 +574,33 @@ def _labels(
     if not present:
         raise DataError('is empty; fill it in, or choose another column with --group-column')
     codes = next((codes for codes in CODES if set(codes) == set(present)), {})
-    known = [v for v in present if codes.get(v) == CONTROL or letters_of(v) in CONTROL_WORDS]
-    rest = [v for v in present if v not in patients]
-    if not controls:
-        controls = tuple(v for v in known if v not in patients)
-        controls = (rest[0],) if not controls and patients and len(rest) == 1 else controls
-    if len(controls) != 1 and not config.control_label:
+    controls = controls or _recognised_controls(present, patients, codes)
+    others = tuple(value for value in present if value not in controls)
+    if both and not patients and len(others) != 1:
         raise DataError(
-            f'has the values {list_briefly(present)}, and {"none" if not known else "several"} of '
-            'these mean controls by common names; choose the controls with --control-label'
+            f'has {"several" if others else "no"} values besides {list_briefly(controls)} '
+            f'({list_briefly(others)}); choose the patients with --patient-label (other groups are '
+            'scored, not trained on), or another column with --group-column'
         )
-    others = tuple(v for v in present if v not in controls)
-    if not patients and (len(others) == 1 or not both):
-        patients = others if len(others) == 1 else ()
-    elif not patients:
-        found = f'several values besides {list_briefly(controls)} ({list_briefly(others)})'
-        remedy = 'choose the patients with --patient-label; other groups are scored, not trained on'
-        if not others:
-            found = f'no values besides {list_briefly(controls)}; no patients were found'
-            remedy = 'training needs both groups: add patients, or correct --group-column'
-        raise DataError(f'has {found}; {remedy}')
+    patients = patients or (others if len(others) == 1 else ())
     _refuse_swapped(controls, patients, codes)
     return controls, patients
+
+
+def _recognised_controls(
+    present: Sequence[str], patients: Collection[str], codes: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Find the only label of controls: by its name or code, or besides those of patients."""
+    rest = tuple(value for value in present if value not in patients)
+    known = [v for v in rest if codes.get(v) == CONTROL or letters_of(v) in CONTROL_WORDS]
+    if not known and patients and len(rest) == 1:
+        return rest
+    if len(known) != 1:
+        raise DataError(
+            f'has the values {list_briefly(present)}, and {"several" if known else "none"} of '
+            'these mean controls by common names; choose the controls with --control-label'
+        )
+    return tuple(known)
 
 
 def _refuse_swapped(
@@ -636,8 +618,8 @@ def _refuse_swapped(
 
 
 def uses_of_columns(
-    tables: Iterable[VisitTable],
-    regions: Collection[str],
+    tables: Sequence[Table],
+    wanted: FeatureList,
     unused: Mapping[str, str],
     columns: Columns,
     groups: Groups,
@@ -649,13 +631,14 @@ def uses_of_columns(
     ----------
     tables
         Volumes, participants if they have a table, and further measures.
-    regions, unused
-        Columns of volumes that are features, and why others are none.
+    wanted, unused
+        The features, and why other columns of volumes are none.
     columns, groups
         Columns about participants that are used, and groups.
     people
         Facts about visits, joined from the tables.
     """
+    regions = _region_columns(tables[0], wanted)
     roles = {groups.column: ('diagnosis', '')} if groups.column else {}
     use: tuple[str, str] | None
     extra = {columns.options.icv_column: 'head size', columns.options.site_column: 'site'}
@@ -666,7 +649,7 @@ def uses_of_columns(
     for number, each in enumerate(tables):
         ids = {each.id_column: 'id', each.session_column: 'session'}
         rows += [(each.source.name, name, role, '') for name, role in ids.items() if name]
-        for name in each.table.columns:
+        for name in each.columns:
             use = roles.get(name) if people.source_of(name) == each.source else None
             if use is None and number == 0 and (name in regions or name in unused):
                 use = (REGION, '') if name in regions else (NOT_USED, unused[name])
@@ -674,12 +657,20 @@ def uses_of_columns(
     return pd.DataFrame(rows, columns=list(FRAME), dtype=object)
 
 
+def _region_columns(measured: Table, wanted: FeatureList) -> set[str]:
+    """Return the columns of volumes that are features, or parts of them."""
+    folded = {name.lower() for name in wanted.names}
+    needed = {index for feature in wanted.features for index in feature.indices}
+    parts = {name for name in measured.columns if muse_index(name) in needed} if needed else set()
+    return parts | {name for name in measured.columns if name.lower() in folded}
+
+
 def _use_of(
-    name: str, roles: Mapping[str, tuple[str, str]], groups: Groups, table: VisitTable
+    name: str, roles: Mapping[str, tuple[str, str]], groups: Groups, table: Table
 ) -> tuple[str, str]:
     """Return the use of a column without a role: measures are compared with R-indices."""
     role = role_of(name)
-    if table.table.text[name].isna().all():
+    if table.text[name].isna().all():
         return NOT_USED, 'no values'
     if role is None:
         return MEASURE, ''
@@ -708,10 +699,3 @@ def describe_uses(uses: pd.DataFrame) -> Iterator[str]:
         kinds = part['Taken for'] + part['Why'].map(lambda why: f' ({why})' if why else '')
         yield f'Columns of {table}, as they were read:'
         yield from (f'  {line}' for line in align(list(zip(kinds, part['Columns']))).splitlines())
-
-
-def lacks_controls(groups: Groups, n_controls: int) -> str:
-    """Say why a model cannot learn sites from the controls; empty if it can."""
-    if groups.lacking or n_controls >= MIN_FOR_SCALE:
-        return groups.lacking
-    return f'{counted(n_controls, SINGULAR[CONTROL])}, at least {MIN_FOR_SCALE} needed'

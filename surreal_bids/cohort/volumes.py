@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from surreal_bids.cohort.visits import in_order
 from surreal_bids.exceptions import DataError
 from surreal_bids.names import Visit, is_label, visit_name, without_prefix
 from surreal_bids.regions import region_names
-from surreal_bids.tables import Table, VisitTable, read_table
+from surreal_bids.tables import Table, read_table
 from surreal_bids.text import list_briefly
 
 ICV = 'icv'
@@ -82,7 +82,7 @@ def _why_none(output_dir: Path, atlas: str) -> str:
     return ''
 
 
-def collect_volumes(output_dir: Path, atlas: str) -> VisitTable:
+def collect_volumes(output_dir: Path, atlas: str) -> Table:
     """Read all volumes that the participant level wrote.
 
     The volume of the brain mask becomes the column `icv`, as an approximation of head size.
@@ -100,13 +100,19 @@ def collect_volumes(output_dir: Path, atlas: str) -> VisitTable:
             '--roi-table'
         )
     _require_same_options(output_dir, found)
-    tables = {visit_name(visit): _read_segmentation(path) for visit, path in found.items()}
-    names = _common_regions(tables, output_dir)
-    rows = pd.DataFrame({name: table['volume_mm3'] for name, table in tables.items()}).T
-    rows = rows[list(names)]
+    volumes = {visit_name(visit): _read_segmentation(path) for visit, path in found.items()}
+    first, expected = next(iter(volumes.items()))
+    for visit, regions in volumes.items():
+        other = regions.index.symmetric_difference(expected.index)
+        if len(other):
+            raise DataError(
+                f'{output_dir}: {visit} and {first} were segmented into different regions '
+                f'({list_briefly(other)}); rerun the participant level for one of them'
+            )
+    rows = pd.DataFrame(volumes).T[list(expected.index)]
     rows[ICV] = [_mask_volume(_output(output_dir, 'brain_mask', visit)) for visit in found]
     cells = rows.dropna(axis=1, how='all').map(_cell)
-    return VisitTable(Table(output_dir, cells.astype(object)), list(found), names=names)
+    return Table(output_dir, cells.astype(object), list(found))
 
 
 def _cell(value: float) -> str | None:
@@ -114,31 +120,15 @@ def _cell(value: float) -> str | None:
     return None if np.isnan(value) else repr(float(value))
 
 
-def _read_segmentation(path: Path) -> pd.DataFrame:
-    """Read volume and name of each region, by its column."""
+def _read_segmentation(path: Path) -> pd.Series:
+    """Read the volume of each region, by its column."""
     table = read_table(path)
-    volumes = table.numbers('volume_mm3')
-    names = table.categories('name')
-    index = table.categories('index')
-    is_muse = region_names()
+    muse = region_names()
     columns = [
-        MUSE_COLUMN.format(number) if is_muse.get(int(number or 0)) == name else name
-        for number, name in zip(index, names)
+        MUSE_COLUMN.format(number) if muse.get(int(number or 0)) == name else name
+        for number, name in zip(table.categories('index'), table.categories('name'))
     ]
-    return pd.DataFrame({'volume_mm3': volumes.to_numpy(), 'name': names.to_numpy()}, columns)
-
-
-def _common_regions(tables: Mapping[str, pd.DataFrame], output_dir: Path) -> dict[str, str]:
-    """Return the names of the regions, which all visits must share."""
-    first, expected = next(iter(tables.items()))
-    for visit, table in tables.items():
-        other = table.index.symmetric_difference(expected.index)
-        if len(other):
-            raise DataError(
-                f'{output_dir}: {visit} and {first} were segmented into different regions '
-                f'({list_briefly(other)}); rerun the participant level for one of them'
-            )
-    return {str(column): str(name) for column, name in expected['name'].items()}
+    return table.numbers('volume_mm3').set_axis(columns)
 
 
 def _mask_volume(path: Path) -> float:

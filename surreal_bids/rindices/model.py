@@ -17,8 +17,7 @@ from torch import Tensor
 
 from surreal_bids.cautions import MODEL, Caution
 from surreal_bids.cohort.cohort import Cohort
-from surreal_bids.cohort.requirements import PreprocessingOptions, read_person_columns
-from surreal_bids.cohort.roles import read_features
+from surreal_bids.cohort.requirements import PreprocessingOptions
 from surreal_bids.cohort.visits import learns_from_visits
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError
@@ -45,7 +44,6 @@ from surreal_bids.rindices.preprocessing import (
     fit_preprocessing,
     residuals_of_all,
 )
-from surreal_bids.tables import Table
 from surreal_bids.text import counted, list_briefly
 
 LOGGER = logging.getLogger(__name__)
@@ -89,12 +87,6 @@ class TableModel:
     gan: SurrealGAN
     pattern_names: tuple[str, ...]
     notes: Mapping[str, Any] = field(default_factory=dict)
-
-    def read(self, table: Table, people: Table) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Read features and covariates from tables."""
-        steps = self.preprocessing
-        known = read_person_columns(people, steps.options, steps.text_covariates, steps.codes)
-        return read_features(table, steps.features), known
 
     @classmethod
     def fit(

@@ -19,7 +19,7 @@ from surreal_bids.analysis.change import (
 )
 from surreal_bids.analysis.engine import analyse_applied
 from surreal_bids.analysis.outputs import write_tables
-from surreal_bids.cohort.cohort import ONE_SITE
+from surreal_bids.cohort.requirements import ONE_SITE
 from surreal_bids.rindices.crossfit import (
     HELD_OUT,
     cross_fit,
