@@ -413,8 +413,9 @@ def flag_words(row: Mapping[Any, Any]) -> list[str]:
     beyond = row.get('covariates_out_of_range')
     if isinstance(beyond, str) and beyond != NONE_BEYOND:
         flags.append(f'{beyond}{BEYOND}')
-    if row.get('n_imputed', 0) > 0:
-        flags.append(f'{counted(int(row["n_imputed"]), "region")}{IMPUTED}')
+    n_imputed = row.get('n_imputed')
+    if pd.notna(n_imputed) and n_imputed > 0:
+        flags.append(f'{counted(int(n_imputed), "region")}{IMPUTED}')
     if row['status'] != NOT_HELD_OUT and row.get('fold_correlation', 1.0) < MIN_REPRODUCED:
         flags.append(ANOTHER_FOLD)
     return flags

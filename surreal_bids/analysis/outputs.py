@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from surreal_bids.analysis.change import FALSE_ALARMS, LEAST_YEARS
@@ -175,10 +174,11 @@ def _rindices(found: Analysis) -> pd.DataFrame:
     if len(out):
         excluded = pd.DataFrame({'status': EXCLUDED, 'reason': out['reason']}, out.index)
         table = pd.concat([table, excluded])
-        place = {visit: number for number, visit in enumerate(cohort.measured.index)}
-        order = np.argsort([place.get(visit, len(place)) for visit in table.index], kind='stable')
-        table = table.iloc[order]
     visits = pd.concat([found.scored.visits, out]).loc[table.index]
+    # By participant, as measured; the visits of each stay in order of time.
+    place = {who: n for n, who in reversed([*enumerate(cohort.measured[PARTICIPANT])])}
+    order = visits[PARTICIPANT].map(place).fillna(len(place)).argsort(kind='stable')
+    table, visits = table.iloc[order], visits.iloc[order]
     table['flags'] = found.flags.reindex(table.index).replace('', None)
     known = [name for name in (PARTICIPANT, SESSION, 'group') if name in visits]
     suffixes = ('', '_low', '_high', '_centile')

@@ -68,7 +68,7 @@ def describe_patterns(
     features = steps.features.features
     members = _changes(model, people)
     change = members.mean(axis=0)
-    if fitted is None:
+    if fitted is None or len(fitted.models) < 2:
         spread = members.std(axis=0, ddof=1) if len(members) > 1 else np.full_like(change, np.nan)
     else:
         spread = _spread_of_folds(fitted, people, names)

@@ -215,7 +215,7 @@ def describe_indices(first: pd.DataFrame, names: list[str]) -> pd.DataFrame:
         {
             'R-index': name,
             'group': group,
-            'participants': len(rows),
+            'participants': rows[name].count(),
             'mean': rows[name].mean(),
             'sd': rows[name].std(),
         }

@@ -401,7 +401,8 @@ def run_step(step: Any, threads: int = 1) -> tuple[list[str] | None, bool]:
     results = Path(step.output_dir(), f'result_{step.name}.pklz')
     before = results.stat().st_mtime_ns if results.is_file() else None
     traceback = run_node(step, False, 0)['traceback']
-    return traceback, before is not None and results.stat().st_mtime_ns == before
+    existed = traceback is None and results.is_file() and results.stat().st_mtime_ns == before
+    return traceback, existed
 
 
 def start_worker(folder: str, level: int, of_nipype: int, threads: int) -> None:

@@ -403,7 +403,8 @@ def make_workflow(
 
 def reported(cohort: Cohort) -> list[str]:
     """Participants who get a report: those whose names can be those of files."""
-    names = dict.fromkeys(cohort.visits[PARTICIPANT])
+    apart = [] if cohort.apart is None else cohort.apart.visits[PARTICIPANT]
+    names = dict.fromkeys([*cohort.visits[PARTICIPANT], *apart])
     return [name for name in names if is_label(without_prefix(name, 'sub'))]
 
 

@@ -149,7 +149,7 @@ class AnalyseGroup(Step):
 
         inputs, root = self.inputs, Path(self.inputs.output_dir)
         found = self._analyse()
-        images = read_image_quality(root, found.cohort)
+        images = read_image_quality(root, found.scored)
         found = replace(
             found,
             z_norms=from_norms(found.scored) if inputs.has_norms else None,

@@ -95,7 +95,7 @@ def describe_group_methods(found: Analysis, asked: Mapping[str, Any]) -> dict[st
     tried = gan.number_.stabilities if gan.number_ else gan.members_
     imported = found.model.notes.get('Imported', {})
     added = found.model.notes.get(ADDED_SITES, {})
-    here = set(found.sites.get('site', ()))
+    here = set(cohort.people.get(str(cohort.options.site_column), ()))
     first = [*found.associations['adjusted_for'].dropna()] if len(found.associations) else []
     defaults = {'map_smoothing': 0, 'deviation_maps': (), 'permutations': 0, 'from_table': False}
     return {
@@ -103,7 +103,7 @@ def describe_group_methods(found: Analysis, asked: Mapping[str, Any]) -> dict[st
         'n_patients': cohort.counts['PT'],
         'n_without_group': cohort.n_without_group,
         'n_features': len(cohort.wanted),
-        'features': 'z-scores' if cohort.wanted.are_z_scores else 'volumes',
+        'features': cohort.wanted.noun,
         'n_patterns': len(found.names),
         'folds': 0 if found.fitted is None else found.fitted.folds.count,
         'covariates': cohort.options.covariates,

@@ -52,12 +52,19 @@ def adapt_to_controls(model: TableModel, cohort: Cohort) -> tuple[TableModel, Co
         The model that knows the sites, and the cohort with the sites' names in it.
     """
     column = str(cohort.options.site_column)
-    people = cohort.people.assign(**{column: cohort.people[column].map(HERE.format)})
-    named = replace(cohort, people=people)
+    named = _named_here(cohort, column)
+    if cohort.apart is not None:
+        named = replace(named, apart=_named_here(cohort.apart, column))
     first = named.first_visits()
     controls = first.select(~first.is_patient)
     taught = teach_sites(_as_learned(model), controls)
     return taught, named
+
+
+def _named_here(cohort: Cohort, column: str) -> Cohort:
+    """A cohort whose sites have the names that the model learns them by."""
+    people = cohort.people.assign(**{column: cohort.people[column].map(HERE.format)})
+    return replace(cohort, people=people)
 
 
 def note_site_errors(taught: TableModel, named: Cohort) -> TableModel:

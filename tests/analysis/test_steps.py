@@ -150,3 +150,18 @@ def test_other_groups_are_scored_and_shown_and_excluded_participants_have_a_reas
     assert 'MCI' in found.differences
     compared = pd.read_csv(tmp_path / 'statistics.tsv', sep='\t')
     assert compared.loc[compared['analysis'] == 'group difference', 'n'].max() == len(main)
+
+
+def test_visits_stay_in_the_order_of_time_if_someone_is_excluded(cohort, selected, tmp_path):
+    """Tables are by participant as measured, where the name of the second visit may come first."""
+    before, after = cohort.visits.index[:2]
+    people = cohort.visits['participant_id'].replace(after, before)
+    visits = cohort.visits.assign(participant_id=people)
+    out = pd.DataFrame({'participant_id': ['sub-999'], 'reason': ['no volumes']}, ['sub-999'])
+    main = replace(cohort, visits=visits, measured=visits.iloc[::-1], exclusions=out)
+    results = selected[0].apply(cohort)
+    found = Analysis(cohort=main, model=selected[0], results=results, adapted=False)
+    write_tables(found, {'rindices': tmp_path / 'rindices.tsv'})
+    table = pd.read_csv(tmp_path / 'rindices.tsv', sep='\t')
+    written = table.loc[table['participant_id'] == before, 'r1']
+    np.testing.assert_allclose(written, results.loc[[before, after], 'r1'], atol=1e-6)

@@ -6,9 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from surreal_bids.analysis.engine import analyse_applied
 from surreal_bids.cli.gan import main
+from surreal_bids.cohort.cohort import read_cohort
 from surreal_bids.rindices.model import TableModel
-from surreal_bids.rindices.new_sites import NO_SITES, REFERENCE, without_sites
+from surreal_bids.rindices.new_sites import NO_SITES, REFERENCE, adapt_to_controls, without_sites
 from tests.cohort.study import QUICK_WORDS, make_study
 from tests.conftest import drawing_nothing
 
@@ -151,6 +153,20 @@ def test_held_out_participants_come_to_lie_where_controls_of_the_model_do(model,
 
 
 @pytest.mark.slow
+def test_the_name_of_a_group_changes_no_r_index(model, tmp_path):
+    """Participants of other groups are harmonized as patients are, at a site with a known name."""
+    trained, scores = TableModel.load(model), []
+    for name in ('PT', 'MCI'):
+        _, (volumes, _, people) = new_scanner(tmp_path / name, name='site1')
+        table = pd.read_table(people)
+        table['diagnosis'] = table['diagnosis'].replace('PT', name)
+        table.to_csv(people, sep='\t', index=False)
+        cohort = read_cohort(volumes, people, model=trained.preprocessing.requirements)
+        adapted, cohort = adapt_to_controls(trained, cohort)
+        scores.append(analyse_applied(cohort, adapted).all_results['r1'].sort_index())
+    np.testing.assert_array_equal(*scores)
+
+
 def test_sites_can_be_added_one_after_the_other(model, tmp_path):
     (tmp_path / 'a').mkdir()
     assert add(model, tmp_path / 'a', name='a')[1] == 0
