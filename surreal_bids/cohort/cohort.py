@@ -74,8 +74,10 @@ from surreal_bids.names import (
     Role,
     Visit,
     column_of,
+    letters_of,
     means,
     role_of,
+    sex_of,
     visit_name,
     without_prefix,
 )
@@ -93,6 +95,8 @@ from surreal_bids.text import alternatives, counted, list_briefly
 
 FRAMES = ('visits', 'features', 'people', 'others')
 RECORD, APART = 'cohort.json', 'other_groups'
+
+COVARIATES: tuple[Role, ...] = ('age', 'sex', 'site', 'icv')
 
 VISIT = 'name of the visit'
 """Column of our own files that names a visit: `sub-01` or `sub-01_ses-2`."""
@@ -211,14 +215,12 @@ class Cohort:
         wanted = {without_prefix(label, 'sub') for label in labels}
         excluded = self.exclusions[_are_labelled(self.exclusions, wanted)]
         chosen = _are_labelled(self.visits, wanted)
-        if not chosen.any():
+        apart = self.apart and self.apart.select(_are_labelled(self.apart.visits, wanted))
+        if not chosen.any() and not apart:
             raise _all_excluded(dict(zip(excluded.index, excluded['reason'])))
-        apart = self.apart
-        if apart is not None:
-            apart = apart.select(_are_labelled(apart.visits, wanted))
         return replace(
             self.select(chosen),
-            apart=apart if apart is not None and len(apart) else None,
+            apart=apart or None,
             exclusions=excluded,
             measured=self.measured[_are_labelled(self.measured, wanted)],
             n_controls=self.n_controls,
@@ -248,15 +250,17 @@ class Cohort:
         unused = self._unused_covariates()
         complete = [name for name in unused if name not in self.incomplete_covariates()]
         typed = {name: _as_covariate(self.others[name]) for name in complete}
-        return self.people.assign(**typed), self.others.drop(columns=unused)
+        measures = [name for name in self.others if role_of(str(name)) not in COVARIATES]
+        return self.people.assign(**typed), self.others[measures]
 
     def incomplete_covariates(self) -> list[str]:
         """Covariates that preprocessing does not use and that some participants lack."""
         return [name for name in self._unused_covariates() if self.others[name].isna().any()]
 
     def _unused_covariates(self) -> list[str]:
-        names = map(str, self.others)
-        return [name for name in names if means(name, 'age', 'sex', 'site', 'icv')]
+        """Columns for roles that no covariate has."""
+        lacking = [role for role in COVARIATES if column_of(self.people, role) is None]
+        return [str(name) for name in self.others if role_of(str(name)) in lacking]
 
     def fingerprint(self, *more: Any) -> str:
         """Compute a short hash of the cohort and of further values that results depend on."""
@@ -322,8 +326,9 @@ def _typed_visits(visits: pd.DataFrame) -> pd.DataFrame:
 
 
 def _as_covariate(column: pd.Series) -> pd.Series:
-    """Convert a covariate to numbers if all values are numbers, unless they name sites."""
-    numbers = pd.to_numeric(column, errors='coerce')
+    """Convert a covariate to numbers if all are (the age `89+` is 89), unless they name sites."""
+    ages = column.str.removesuffix('+') if means(column.name, 'age') else column
+    numbers = pd.to_numeric(ages, errors='coerce')
     return column if means(column.name, 'site') or numbers.isna().any() else numbers.astype(float)
 
 
@@ -719,7 +724,7 @@ class _Reader:
         visits = {name: self.visits[name] for name in known.text.index}
         for table in found.measures:
             rows = table.of(visits).text
-            facts = pd.concat([facts, rows[[n for n in rows if n not in facts]]], axis=1)
+            facts = pd.concat([facts, rows[[n for n in rows if n not in {*facts, *used}]]], axis=1)
         facts = facts[[n for n in facts if role_of(n) not in NO_MEASURE]]
         coded = {str(name): missing_codes(to_numbers(facts[name])) for name in facts}
         coded = {name: is_code for name, is_code in coded.items() if is_code.any()}
@@ -762,7 +767,7 @@ class _Reader:
             visits = {name: self.visits[name] for name in names}
             one, two = (table.of(visits).text[name] for table, name in zip(tables, columns))
             both = one.notna() & two.notna()
-            differ = (one != two)[both]
+            differ = one[both].map(_meant) != two[both].map(_meant)
             if role == 'age':
                 differ = (to_numbers(one) - to_numbers(two)).abs()[both] > YEARS_APART
             if differ.mean() > OFTEN_OTHER:
@@ -774,6 +779,11 @@ class _Reader:
                     'Correct or remove the wrong column',
                     PARTICIPANTS,
                 )
+
+
+def _meant(word: str) -> str:
+    """Reduce the ways to write a word, or a sex, to one."""
+    return sex_of(word) or letters_of(word)
 
 
 class _Found(NamedTuple):

@@ -130,8 +130,8 @@ def test_other_groups_are_kept_apart_and_stored(tmp_path):
     again = Cohort.load(cohort.save(tmp_path / 'cohort'))
     assert again.fingerprint() == cohort.fingerprint()
     assert list(again.apart.visits.index) == list(cohort.apart.visits.index)
-    chosen = cohort.of_participants(['001', '060'])
-    assert list(chosen.apart.visits.index) == ['sub-001']
+    for labels in (['001', '060'], ['001']):
+        assert list(cohort.of_participants(labels).apart.visits.index) == ['sub-001']
     without = make_study()
     without.people, without.features = without.people.iloc[6:], without.features.iloc[6:]
     pd.testing.assert_frame_equal(read(tmp_path, without).features, cohort.features)
@@ -228,10 +228,27 @@ def test_ids_are_no_measures_and_codes_are_missing(tmp_path):
 def test_tables_that_contradict_each_other_are_told(tmp_path):
     study = make_study()
     study.features['age'] = study.people['age'] + 3
+    study.features['sex'] = study.people['sex'].map({'F': 'female', 'M': 'male'})
     warnings = read(tmp_path, study).warnings
     assert [w.found for w in warnings if 'disagree' in w.found] == [
         'age: participants.tsv and volumes.tsv disagree for 71 of 71 visits, such as sub-001'
     ]
+
+
+def test_a_covariate_is_the_column_that_is_used(tmp_path):
+    """Neither a table of measures nor a second column replaces it; the age `89+` is 89."""
+    study = make_study()
+    months = pd.DataFrame({'age': study.people['age'] * 12})
+    months.rename_axis('participant_id').to_csv(tmp_path / 'more.tsv', sep='\t')
+    study.people['age_at_scan'] = study.people['age'] + 1
+    used, measures = read(
+        tmp_path, study, phenotype=(tmp_path / 'more.tsv',)
+    ).covariates_and_measures()
+    pd.testing.assert_series_equal(used['age'], study.people['age'], check_names=False)
+    assert 'age_at_scan' not in [*used, *measures]
+    study.people['age'] = ['89+', *study.people['age'].iloc[1:].astype(str)]
+    used, _ = read(tmp_path, study, covariates=('sex',)).covariates_and_measures()
+    assert used['age'].iloc[0] == 89
 
 
 @pytest.mark.parametrize(
