@@ -192,7 +192,7 @@ def negative(study: Study) -> Iterator[Finding]:
 def other_unit(study: Study) -> Iterator[Finding]:
     """Volumes or head sizes in other or mixed units."""
     if study.has_volumes:
-        yield from _mixed_units(study.logs.median(axis=1))
+        yield from _mixed_units(study.logs.mean(axis=1))
         if study.training or study.options.icv != 'proportion':
             yield from _unexpected(study.logs.median(), _expected_volumes(study))
     if study.icv is None:

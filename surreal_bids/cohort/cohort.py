@@ -579,6 +579,9 @@ class _Reader:
             wanted = {without_prefix(label, 'sub') for label in self.options.participant_label}
             self.visits = {n: v for n, v in self.visits.items() if not wanted or v[0] in wanted}
             self.reasons = {n: why for n, why in self.reasons.items() if n in self.visits}
+            of_two = set(groups.labels.reindex(list(self.visits)))
+            if self.model is None and wanted and not {CONTROL, PATIENT} <= of_two:
+                raise DataError('--participant-label selects no controls or no patients; add them')
         if self.learns(groups) and groups.column:
             for name, label in groups.labels.reindex(list(self.visits)).items():
                 if pd.isna(label):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 
@@ -56,6 +57,7 @@ def in_order(visits: Iterable[Visit]) -> list[Visit]:
     return sorted(visits, key=lambda visit: (_natural(visit[0]), _natural(visit[1] or '')))
 
 
+@cache
 def _natural(label: str) -> list[tuple[int, str]]:
     """Return a key that sorts `2` before `10`."""
     parts = re.findall(r'\d+|\D+', label)
