@@ -255,7 +255,7 @@ def test_a_covariate_is_the_column_that_is_used(tmp_path):
     ('change', 'options', 'notes'),
     [
         ({}, {}, None),
-        ({'age': None}, {}, 'age (no column is called like age)'),
+        ({'age': None, 'interview_age': 700}, {}, 'age (no column is called like age)'),
         ({'sex': 'F'}, {}, 'sex (sex is F in everyone)'),
         ({'icv': None}, {}, 'head size (no column is called like head size)'),
         ({}, {'covariates': ('age', 'icv'), 'site_column': 'none'}, '--site-column none'),
@@ -368,6 +368,8 @@ def test_a_real_table_of_freesurfer(tmp_path):
         # One participant of this public table is in it under two names.
         reasons = cohort.exclusions['reason']
         assert reasons['ICBM_sub41546'].startswith('the same volumes as ICBM_sub10582')
+    table.drop(columns='eTIV').to_csv(tmp_path / 'fcon.csv')
+    assert 'eTIV' not in read_cohort(tmp_path / 'fcon.csv').people
 
 
 def test_the_sample_of_the_authors(tmp_path):
