@@ -82,10 +82,12 @@ amygdala, and the parietal operculum, which MUSE counts with the frontal insula.
 NO_LOBE = (102, 172)
 """The insula, right: white matter near it belongs to the lobes around it."""
 
-CSF_THRESHOLD = 0.65
+CSF_THRESHOLD = 0.5
 """Labelled tissue with more cerebrospinal fluid than this is sulcus and belongs to no region.
 
-On real heads, overlap with DLMUSE is best from 0.65 to 0.8; volumes of the cortex grow with it.
+Volumes of the network are those of DLMUSE at 1 mm, where a voxel is cortex if most of it is.
+Volumes of the cortex grow with this threshold: from 740 ml of tissue in the labels of the template,
+788 ml are counted at 0.5 and 844 ml at 0.65.
 """
 
 
