@@ -27,13 +27,13 @@ from sklearn.model_selection import cross_val_predict
 from surreal_bids.model.estimator import SurrealGAN
 from surreal_bids.model.factors import fit_factors
 from surreal_bids.regions import muse_indices
-from surreal_bids.simulation.population import (
+from surreal_bids.simulation.tables import TASKS as PAPER_TASKS
+from surreal_bids.simulation.tables import (
     Controls,
     read_controls,
     resample_gaussian,
     sample_controls,
 )
-from surreal_bids.simulation.tables import TASKS as PAPER_TASKS
 from surreal_bids.stats.concordance import pattern_c_index
 
 N_PATTERNS, LOSS, NOISE = 3, 0.3, 0.05

@@ -33,8 +33,7 @@ from surreal_bids.harmonization.covariates import CN_MEAN, CN_SD
 from surreal_bids.model.estimator import SurrealGAN
 from surreal_bids.model.factors import fit_factors
 from surreal_bids.model.number import choose_number
-from surreal_bids.simulation.population import sample_controls
-from surreal_bids.simulation.tables import SEVERITY_COLUMNS, TASKS, simulate_table
+from surreal_bids.simulation.tables import SEVERITY_COLUMNS, TASKS, sample_controls, simulate_table
 from surreal_bids.stats.concordance import pattern_c_index
 
 Floats = NDArray[np.float64]

@@ -47,15 +47,13 @@ from surreal_bids.rindices.crossfit import (
     prepare_folds,
 )
 from surreal_bids.rindices.model import TrainingData, prepare
-from surreal_bids.simulation.population import (
-    built_in_population,
-    sample_controls,
-    volume_columns,
-)
 from surreal_bids.simulation.tables import (
+    built_in_population,
     find_task,
     impose_atrophy,
+    sample_controls,
     sample_severities,
+    volume_columns,
 )
 from surreal_bids.stats.concordance import (
     area_under_curve,

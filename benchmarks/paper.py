@@ -22,8 +22,7 @@ from reproduction.tables import TABLES
 
 from surreal_bids.exceptions import SurrealError
 from surreal_bids.files import write_tsv
-from surreal_bids.simulation.population import read_controls
-from surreal_bids.simulation.tables import TASKS
+from surreal_bids.simulation.tables import TASKS, read_controls
 
 PACKAGES = ('torch', 'numpy', 'scikit-learn')
 DECIMALS = 5

@@ -30,8 +30,12 @@ from surreal_bids.model.number import Stability, stability
 from surreal_bids.parallel import in_threads, set_threads
 from surreal_bids.regions import muse_indices
 from surreal_bids.rindices.model import prepare
-from surreal_bids.simulation.population import built_in_population, sample_controls
-from surreal_bids.simulation.tables import find_task, shrink_regions
+from surreal_bids.simulation.tables import (
+    built_in_population,
+    find_task,
+    sample_controls,
+    shrink_regions,
+)
 from surreal_bids.stats.concordance import pattern_c_index
 
 SIZES = ((60, 90), (120, 180))

@@ -4,7 +4,7 @@
 
 Mean and spread of each region come from the region table (left and right alike); the effects and
 the factors from the short rules below, chosen so that the population resembles 291 healthy
-participants of IXI aged 40-86 years; see :mod:`surreal_bids.simulation.population`.
+participants of IXI aged 40-86 years; see :mod:`surreal_bids.simulation.tables`.
 
 Shape legend: S = 139 regions, F factors.
 """
@@ -22,7 +22,7 @@ from scipy.stats import truncnorm
 
 from surreal_bids.files import write_tsv
 from surreal_bids.regions import muse_indices, muse_table, structure_of
-from surreal_bids.simulation.population import (
+from surreal_bids.simulation.tables import (
     AGE_SD,
     ICV_SEX_DIFFERENCE,
     ICV_SPREAD,

@@ -45,8 +45,7 @@ from surreal_bids.model.networks import (
 )
 from surreal_bids.model.training import Sample, Stack, Training, members_by_ortho, members_r_indices
 from surreal_bids.parallel import find_device
-from surreal_bids.simulation.population import Controls
-from surreal_bids.simulation.tables import SEVERITY_COLUMNS, simulate_table
+from surreal_bids.simulation.tables import SEVERITY_COLUMNS, Controls, simulate_table
 from surreal_bids.stats.concordance import pattern_c_index
 
 Floats = NDArray[np.float64]

@@ -39,12 +39,12 @@ from surreal_bids.names import without_prefix
 from surreal_bids.progress import with_bar
 from surreal_bids.simulation.anatomy import PATTERNS, VOXEL_SIZES_MM, labels_at, load_labels
 from surreal_bids.simulation.cohort import CohortPlan, simulate_cohort
-from surreal_bids.simulation.population import read_controls
 from surreal_bids.simulation.tables import (
     RESAMPLINGS,
     TASKS,
     SimulatedTable,
     claim_folder,
+    read_controls,
     simulate_ravens,
     simulate_table,
     write_simulated_table,

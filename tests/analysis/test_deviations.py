@@ -17,7 +17,7 @@ from surreal_bids.files import write_tsv
 from surreal_bids.imaging.norms import NORM_AGES, Subject, assess_volumes
 from surreal_bids.regions import recognise, region_names
 from surreal_bids.rindices.model import prepare
-from surreal_bids.simulation.population import sample_controls
+from surreal_bids.simulation.tables import sample_controls
 
 N_CONTROLS, N_OTHERS = 60, 300
 

@@ -8,8 +8,7 @@ import pytest
 from baselines import BASELINES
 from sklearn.decomposition._nmf import _initialize_nmf
 
-from surreal_bids.simulation.population import volume_columns
-from surreal_bids.simulation.tables import simulate_table
+from surreal_bids.simulation.tables import simulate_table, volume_columns
 from surreal_bids.stats.concordance import pattern_c_index
 from tests.benchmarks.data import easy_data
 

@@ -27,7 +27,7 @@ from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image, write_tsv
 from surreal_bids.regions import label_table, recognise
 from surreal_bids.rindices.model import TableModel
-from surreal_bids.simulation.population import sample_controls
+from surreal_bids.simulation.tables import sample_controls
 from tests.analysis.group_study import make_config, read_study, with_sessions, write_dataset
 from tests.cohort.study import QUICK_WORDS, make_study
 from tests.reports.html_page import Page, check_offline, check_structure

@@ -15,7 +15,7 @@ from surreal_bids.exceptions import DataError, OutputError
 from surreal_bids.files import write_image, write_tsv
 from surreal_bids.simulation.anatomy import labels_at, load_labels
 from surreal_bids.simulation.cohort import CohortPlan
-from surreal_bids.simulation.population import sample_controls
+from surreal_bids.simulation.tables import sample_controls
 from surreal_bids.stats.concordance import pattern_c_index
 
 

@@ -22,7 +22,7 @@ from surreal_bids.model.number import (
     warn_of_chance,
 )
 from surreal_bids.parallel import set_threads
-from surreal_bids.simulation.population import sample_controls
+from surreal_bids.simulation.tables import sample_controls
 from tests.model.test_factors import cohort
 
 FEW = 6

@@ -6,7 +6,7 @@ import pytest
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.regions import muse_indices, recognise, region_mates
-from surreal_bids.simulation.population import (
+from surreal_bids.simulation.tables import (
     AGE_RANGE,
     SITES,
     built_in_population,

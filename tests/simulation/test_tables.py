@@ -12,16 +12,18 @@ from sklearn.model_selection import cross_val_predict
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.regions import muse_indices, muse_table, recognise
 from surreal_bids.simulation.anatomy import labels_at, load_labels
-from surreal_bids.simulation.population import Controls, sample_controls, volume_columns
 from surreal_bids.simulation.tables import (
     MAP_VOXEL_MM,
     TABLE_5,
     TASKS,
+    Controls,
     find_task,
     impose_atrophy,
+    sample_controls,
     sample_severities,
     simulate_ravens,
     simulate_table,
+    volume_columns,
     write_simulated_table,
 )
 from surreal_bids.stats.concordance import pattern_c_index
