@@ -48,8 +48,8 @@ from surreal_bids.rindices.crossfit import (
 )
 from surreal_bids.rindices.model import TrainingData, prepare
 from surreal_bids.simulation.tables import (
+    TASKS,
     built_in_population,
-    find_task,
     impose_atrophy,
     sample_controls,
     sample_severities,
@@ -115,7 +115,7 @@ def simulate(study: Study, seed: int, **options: object) -> Simulated:
     severities = np.zeros((n, 3))
     if study.task:
         severities[is_patient] = sample_severities(int(is_patient.sum()), rng)
-        volumes = impose_atrophy(volumes, severities, find_task(study.task), rng)
+        volumes = impose_atrophy(volumes, severities, TASKS[study.task], rng)
     groups = np.where(is_patient, 'PT', 'CN')
     people = people.assign(site=[f'site{k}' for k in site], diagnosis=groups)
     return _read(pd.DataFrame(volumes, columns=volume_columns()), people, severities, options)

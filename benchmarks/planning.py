@@ -31,8 +31,8 @@ from surreal_bids.parallel import in_threads, set_threads
 from surreal_bids.regions import muse_indices
 from surreal_bids.rindices.model import prepare
 from surreal_bids.simulation.tables import (
+    TASKS,
     built_in_population,
-    find_task,
     sample_controls,
     shrink_regions,
 )
@@ -107,7 +107,7 @@ def draw_study(size: tuple[int, int], sites: int, loss: float, patterns: str, se
     columns = [f'MUSE_{index}' for index in place]
     regions = draw_patterns(true_covariance(), rng)
     if patterns != TOGETHER:
-        regions = [[place[index] for index in each] for each in find_task(patterns).patterns]
+        regions = [[place[index] for index in each] for each in TASKS[patterns].patterns]
     severities = rng.uniform(size=(size[1], N_PATTERNS))
     table.loc[is_patient, columns] = shrink_regions(
         table.loc[is_patient, columns].to_numpy(), severities, regions, loss, LOSS_SD, rng

@@ -29,7 +29,7 @@ import io
 import json
 import lzma
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -578,7 +578,7 @@ def export(data: Path, weights: Path, path: Path) -> None:
 
     arrays = np.load(io.BytesIO(lzma.decompress(data.read_bytes())))
     metadata = {
-        'architecture': json.dumps(Architecture().as_dict()),
+        'architecture': json.dumps(asdict(Architecture())),
         'indices': json.dumps(arrays['index'].tolist()),
         'protocol': '0',
         'licence': 'research use only, non-commercial; see LICENSE beside this file',

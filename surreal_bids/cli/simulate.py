@@ -40,7 +40,6 @@ from surreal_bids.progress import with_bar
 from surreal_bids.simulation.anatomy import PATTERNS, VOXEL_SIZES_MM, labels_at, load_labels
 from surreal_bids.simulation.cohort import CohortPlan, simulate_cohort
 from surreal_bids.simulation.tables import (
-    RESAMPLINGS,
     TASKS,
     SimulatedTable,
     claim_folder,
@@ -125,7 +124,7 @@ def add_table_parser(subparsers: Any) -> None:
     )
     parser.add_argument(
         '--resample',
-        choices=RESAMPLINGS,
+        choices=('gaussian',),
         help='sample any number of participants from a log-normal distribution fitted to '
         '--from-table',
     )

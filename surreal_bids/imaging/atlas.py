@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pandas as pd
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import MISSING, write_image
-from surreal_bids.images import Image, like, load_image, require_same_grid
+from surreal_bids.images import like, load_image, require_same_grid
 from surreal_bids.imaging.brain import brain_mask
 from surreal_bids.text import list_briefly
 
@@ -90,11 +89,7 @@ def read_atlas_set(folder: str | Path) -> AtlasSet:
     )
 
 
-def strip_atlases(
-    atlas_set: AtlasSet,
-    cache_dir: Path,
-    mask_of: Callable[[Image], tuple[Image, str]] = brain_mask,
-) -> AtlasSet:
+def strip_atlases(atlas_set: AtlasSet, cache_dir: Path) -> AtlasSet:
     """Replace T1w images of whole heads with skull-stripped copies.
 
     The brain mask and all labelled voxels are kept, because labels alone may not cover the fluid or
@@ -106,11 +101,8 @@ def strip_atlases(
         Atlases as they were read.
     cache_dir
         Copies are written here once; their names contain a checksum.
-    mask_of
-        Returns the brain mask of a T1w image, and `'stripped'` for a skull-stripped image.
     """
-    atlases = tuple(_strip(atlas, cache_dir, mask_of) for atlas in atlas_set.atlases)
-    return replace(atlas_set, atlases=atlases)
+    return replace(atlas_set, atlases=tuple(_strip(each, cache_dir) for each in atlas_set.atlases))
 
 
 def read_regions(path: Path) -> pd.DataFrame:
@@ -153,13 +145,13 @@ def read_regions(path: Path) -> pd.DataFrame:
     return table
 
 
-def _strip(atlas: Atlas, cache_dir: Path, mask_of: Callable[[Image], tuple[Image, str]]) -> Atlas:
+def _strip(atlas: Atlas, cache_dir: Path) -> Atlas:
     contents = atlas.t1w.read_bytes() + atlas.labels.read_bytes()
     digest = hashlib.sha256(contents).hexdigest()[:DIGEST_LENGTH]
     stripped = cache_dir / f'{atlas.name}_desc-{digest}{T1W_ENDING}'
     if not stripped.is_file():
         t1w = load_image(atlas.t1w)
-        mask, how = mask_of(t1w)
+        mask, how = brain_mask(t1w)
         if how == 'stripped':
             return atlas
         kept = (np.asarray(mask.dataobj) > 0) | (np.asarray(load_image(atlas.labels).dataobj) > 0)

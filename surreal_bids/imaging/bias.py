@@ -44,14 +44,7 @@ MIN_FOREGROUND = 100
 """Minimum number of voxels for the histogram of N4."""
 
 
-def correct_bias(
-    image: Image,
-    mask: Image | None = None,
-    *,
-    grid_spacing: float = GRID_SPACING_MM,
-    iterations: Sequence[int] = ITERATIONS,
-    tolerance: float = TOLERANCE,
-) -> Image:
+def correct_bias(image: Image, mask: Image | None = None) -> Image:
     """Divide an image by its bias field; the mean intensity in the mask is preserved.
 
     Parameters
@@ -61,20 +54,12 @@ def correct_bias(
     mask
         Voxels in which the field is estimated, on the grid of the image; without a mask, voxels
         brighter than the mean.
-    grid_spacing
-        Minimum distance (mm) between the voxels that N4 uses.
-    iterations
-        Maximum number of iterations at each level of the spline.
-    tolerance
-        Change of the field at which a level converges.
 
     Returns
     -------
     Corrected image, float32.
     """
-    log_field = log_bias_field(
-        image, mask, grid_spacing=grid_spacing, iterations=iterations, tolerance=tolerance
-    )
+    log_field = log_bias_field(image, mask)
     values = np.asarray(image.dataobj, dtype=np.float32)
     inside = _foreground(image, mask)
     corrected = values * np.exp(-log_field)
@@ -82,33 +67,26 @@ def correct_bias(
     return like(image, corrected, np.float32)
 
 
-def log_bias_field(
-    image: Image,
-    mask: Image | None = None,
-    *,
-    grid_spacing: float = GRID_SPACING_MM,
-    iterations: Sequence[int] = ITERATIONS,
-    tolerance: float = TOLERANCE,
-) -> NDArray[np.float32]:
+def log_bias_field(image: Image, mask: Image | None = None) -> NDArray[np.float32]:
     """Compute the logarithm of the bias field, up to a constant, on the grid of the image.
 
     N4 uses single voxels a few millimetres apart. Block means would mix tissues and blur the peaks
     of the histogram that N4 sharpens. The field is then interpolated with cubic splines. The choice
-    of voxels does not depend on the storage order. Parameters are those of `correct_bias`.
+    of voxels does not depend on the storage order.
     """
     orientation = io_orientation(image.affine)
     upright = image.as_reoriented(orientation)
-    steps = _steps(upright, grid_spacing)
+    steps = _steps(upright)
     samples = tuple(slice(step // 2, None, step) for step in steps)
     values = np.asarray(upright.dataobj[samples], dtype=np.float32)
     foreground = apply_orientation(_foreground(image, mask), orientation)
     inside = foreground[samples] & (values > 0)
     if inside.sum() < MIN_FOREGROUND:
         raise DataError(
-            f'bias field: only {inside.sum()} voxels at a distance of {grid_spacing:g} mm are '
+            f'bias field: only {inside.sum()} voxels at a distance of {GRID_SPACING_MM:g} mm are '
             'positive and inside the mask; check image and mask, or exclude this image'
         )
-    coarse = n4_log_field(values, inside, iterations=iterations, tolerance=tolerance)
+    coarse = n4_log_field(values, inside, iterations=ITERATIONS, tolerance=TOLERANCE)
     fine = _refine(coarse, samples, upright.shape)
     return apply_orientation(fine, ornt_transform(UPRIGHT, orientation))
 
@@ -122,9 +100,9 @@ def _foreground(image: Image, mask: Image | None) -> NDArray[np.bool_]:
     return np.asarray(mask.dataobj) > 0
 
 
-def _steps(image: Image, grid_spacing: float) -> list[int]:
+def _steps(image: Image) -> list[int]:
     """Return the number of voxels between samples along each axis."""
-    wanted = np.ceil(grid_spacing / voxel_sizes(image.affine) - ROUNDING)
+    wanted = np.ceil(GRID_SPACING_MM / voxel_sizes(image.affine) - ROUNDING)
     most = np.array(image.shape) // MIN_SAMPLES
     return np.clip(wanted, 1, np.maximum(most, 1)).astype(int).tolist()
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
@@ -88,8 +87,7 @@ class Candidate(NamedTuple):
     transform: Transform
 
 
-@dataclass(frozen=True)
-class Fusion:
+class Fusion(NamedTuple):
     """A segmentation.
 
     Attributes
@@ -99,13 +97,10 @@ class Fusion:
     volumes : dict
         Volume of each label in mm3: sum of its shares, times the volume of a voxel.
         0, the background, is excluded.
-    background : float
-        Volume inside the mask without a label, mm3.
     """
 
     labels: Image
     volumes: dict[int, float]
-    background: float
 
 
 class Votes:
@@ -272,11 +267,8 @@ def _count(
     volumes = {int(label): float(sums[label]) for label in np.flatnonzero(sums) if label > 0}
     winners = np.zeros(inside.shape, np.int32)
     winners[inside] = np.take_along_axis(labels, shares.argmax(axis=0)[np.newaxis], axis=0)[0]
-    return Fusion(
-        labels=like(target, winners, np.int16 if winners.max() <= INT16_MAX else np.int32),
-        volumes=volumes,
-        background=float(sums[0]),
-    )
+    stored = np.int16 if winners.max() <= INT16_MAX else np.int32
+    return Fusion(like(target, winners, stored), volumes)
 
 
 def volumes_of_labels(labels: Image) -> dict[int, float]:

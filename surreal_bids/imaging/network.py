@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import as_file
@@ -85,15 +84,12 @@ class Segmentation:
     volumes
         Volume of each region in mm3: sum of its probabilities, times the volume of a voxel and the
         factor of the network.
-    background
-        Volume inside the mask and its rim without a region, mm3.
     confidence
         Mean probability of each region in its voxels, sulci included; regions without are missing.
     """
 
     labels: Image
     volumes: dict[int, float]
-    background: float
     confidence: dict[int, float]
 
 
@@ -204,7 +200,6 @@ def segment_regions(
     return Segmentation(
         labels=like(t1w, back, np.int16),
         volumes={index: float(sums[k] * size * factors[k - 1]) for k, index in pairs},
-        background=float(sums[0] * size),
         confidence=confidence,
     )
 
@@ -279,9 +274,7 @@ def choose_grid(inside: NDArray[np.bool_], spacing: NDArray[np.float64], divisor
     return Grid(tuple(starts), tuple(steps.tolist()), tuple(shape), fine)
 
 
-def clear_sulci(
-    labels: NDArray[np.int16], values: NDArray[np.float32], share: float = FLUID_SHARE
-) -> None:
+def clear_sulci(labels: NDArray[np.int16], values: NDArray[np.float32]) -> None:
     """Set cortical labels (X, Y, Z) to 0 where the image is as dark as fluid."""
     cortex = labels >= FIRST_CORTEX
     fluid = values[np.isin(labels, VENTRICLES)]
@@ -289,7 +282,7 @@ def clear_sulci(
         return
     dark, grey = np.median(fluid), np.median(values[cortex])
     if dark < grey:
-        labels[cortex & (values < dark + share * (grey - dark))] = 0
+        labels[cortex & (values < dark + FLUID_SHARE * (grey - dark))] = 0
 
 
 def _visible(
@@ -380,14 +373,9 @@ def _classify(
 
 def _at(features: Tensor, places: NDArray[np.int64], grid: Grid) -> Tensor:
     """Interpolate features (F, N) linearly at voxels of the image (N, 3)."""
-    points = _grid_points(places, grid)
+    last = [size - 1 for size in grid.shape]
+    points = ((places - grid.starts) / grid.steps).clip(0, last).astype(np.float32)
     if grid.native:
         i, j, k = torch.from_numpy(points.round().astype(np.int64)).to(features.device).T
         return features[:, i, j, k]
     return sample(features, torch.from_numpy(points).to(features.device), 'border')
-
-
-def _grid_points(places: NDArray[np.int64], grid: Grid) -> NDArray[np.float32]:
-    """Convert voxels of the image (N, 3) to coordinates of the grid."""
-    last: Sequence[int] = [size - 1 for size in grid.shape]
-    return ((places - grid.starts) / grid.steps).clip(0, last).astype(np.float32)

@@ -118,7 +118,7 @@ def invert(transform: Transform, shape: Sequence[int], affine: ArrayLike) -> Tra
     to_start = np.linalg.inv(matrix)
     from_moving = np.linalg.inv(transform.affine) @ to_start @ grid_affine
     linear = transform.affine[:3, :3].astype(np.float32)
-    residual = _volumes(field @ np.linalg.inv(linear).T)
+    residual = torch.from_numpy(field @ np.linalg.inv(linear).T).movedim(-1, 0).contiguous()
     guess = _scattered(residual, from_moving, shape)
     offsets = np.empty((*shape, 3), dtype=np.float32)
 
@@ -233,7 +233,7 @@ def affine_part(transform: Transform) -> NDArray[np.float64]:
         transform.field[::stride, ::stride, ::stride],
         transform.affine @ np.diag([stride, stride, stride, 1]),
     )
-    points = _grid_points(sparse.shape, sparse.affine).reshape(-1, 3).astype(np.float64)
+    points = _map_indices(sparse.shape, sparse.affine).reshape(3, -1).T.astype(np.float64)
     vectors = sparse.field.reshape(-1, 3).astype(np.float64)
     centre, shift = points.mean(axis=0), vectors.mean(axis=0)
     # Of the smallest slopes, where a grid is one voxel thick.
@@ -378,23 +378,22 @@ def read_transform(path: str | Path) -> Transform:
     return Transform(vectors * RAS_TO_LPS, image.affine)
 
 
-def read_composite(paths: str | Path | Sequence[str | Path], reference: Nifti1Image) -> Transform:
+def read_composite(path: str | Path, reference: Nifti1Image) -> Transform:
     """Read any transform of ITK (.h5, .mat, .txt, field) as a displacement field.
 
     Parameters
     ----------
-    paths : path, or several
-        For example the `_xfm.h5` of fMRIPrep. Of several, the last is applied first to images, as
-        ANTs lists them.
+    path
+        For example the `_xfm.h5` of fMRIPrep.
     reference : Nifti1Image
         Its grid becomes the fixed grid: for `from-T1w_to-MNI` files, the template.
     """
     import ants  # takes seconds, and few runs need it
 
-    names = [str(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
     image = to_ants(reference)
     with tempfile.TemporaryDirectory() as folder:
-        field = ants.apply_transforms(image, image, names, compose=str(Path(folder) / 'field_'))
+        composed = str(Path(folder) / 'field_')
+        field = ants.apply_transforms(image, image, [str(path)], compose=composed)
         return read_transform(field)
 
 
@@ -410,13 +409,3 @@ def _map_indices(shape: Sequence[int], matrix: NDArray) -> NDArray[np.float32]:
 def _shift(planes: slice) -> NDArray[np.float64]:
     """From indices of voxels in some planes of a grid to those in the whole grid."""
     return from_matvec(np.eye(3), [planes.start, 0, 0])
-
-
-def _grid_points(shape: Sequence[int], affine: NDArray[np.float64]) -> NDArray[np.float32]:
-    """World position of each voxel: shape (X, Y, Z, 3), mm."""
-    return np.moveaxis(_map_indices(shape, affine), 0, -1)
-
-
-def _volumes(field: NDArray[np.float32]) -> Tensor:
-    """The components of a field (X, Y, Z, 3) one after the other, (3, X, Y, Z)."""
-    return torch.from_numpy(field).movedim(-1, 0).contiguous()

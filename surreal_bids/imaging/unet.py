@@ -9,7 +9,7 @@ the fine grid has two voxels for each of them along every axis.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -47,10 +47,6 @@ class Architecture:
     def divisor(self) -> int:
         """The coarse grid must have a multiple of so many voxels along each axis."""
         return int(2 ** (len(self.widths) - 1))
-
-    def as_dict(self) -> dict[str, object]:
-        """Sizes by name, for a file."""
-        return asdict(self)
 
 
 class Norm(nn.Module):

@@ -46,7 +46,6 @@ from surreal_bids.model.bundle import (
     save_bundle,
     save_checkpoint,
 )
-from surreal_bids.model.contributions import mean_contributions
 from surreal_bids.model.factors import (
     USUAL_PENALTY,
     Factors,
@@ -72,6 +71,7 @@ from surreal_bids.model.networks import (
     HyperParameters,
     encode,
     hyperparameters,
+    mean_contributions,
     one_pattern_at_a_time,
     synthesise,
 )
@@ -505,7 +505,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         baseline : (M,)
             R-indices of the mean control, which has 1 in every region.
         of_regions : (N, M, S)
-            Contribution of each region (:mod:`surreal_bids.model.contributions`). An R-index is
+            Contribution of each region (integrated gradients). An R-index is
             the baseline plus the sum over regions.
         """
         values = self._known_features(X)

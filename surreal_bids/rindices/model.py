@@ -190,7 +190,7 @@ class TableModel:
         DataFrame, one row for every visit and R-index
             Indexed by visit and `r_index`; `baseline`, the R-index of the mean control, and a
             column for every feature, which add up to the R-index
-            (:mod:`surreal_bids.model.contributions`). The incomplete have no rows.
+            (integrated gradients). The incomplete have no rows.
         """
         normalised = self.preprocessing.transform(features, people).normalised
         baseline, of_features = self.gan.contributions(normalised)

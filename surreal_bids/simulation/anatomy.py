@@ -470,14 +470,11 @@ class Atrophy:
         Forward map from the template to the diseased anatomy, shape (3, X, Y, Z), in voxels.
     baseline, achieved
         Volume of each region in mm3 before and after the disease.
-    iterations
-        Iterations of the fixed point.
     """
 
     displacement: Field
     baseline: NDArray[np.float64]
     achieved: NDArray[np.float64]
-    iterations: int
 
     @property
     def loss(self) -> NDArray[np.float64]:
@@ -546,15 +543,15 @@ class AtrophySolver:
         """
         baseline = self.integrator.volumes(anatomy)
         if not np.any(losses):
-            return Atrophy(anatomy, baseline, baseline, 0)
+            return Atrophy(anatomy, baseline, baseline)
         wanted = np.log1p(-losses[self.controlled])
         divergence = wanted.copy()
-        for iteration in range(1, MOST_ITERATIONS + 1):
+        for _ in range(MOST_ITERATIONS):
             displacement = compose(anatomy, exponential(self.velocity(divergence)))
             achieved = self.integrator.volumes(displacement)
             ratio = (achieved / baseline)[self.controlled]
             if _close_enough(ratio, wanted):
-                return Atrophy(displacement, baseline, achieved, iteration)
+                return Atrophy(displacement, baseline, achieved)
             divergence += RELAXATION * (wanted - np.log(ratio))
         raise DataError(
             f'losses of up to {np.max(losses):.2f} were not reached in {MOST_ITERATIONS} '

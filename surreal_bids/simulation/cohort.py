@@ -41,7 +41,6 @@ from surreal_bids.simulation.scanner import (
     Protocol,
     Scanner,
     SimulatedScan,
-    neutral_protocol,
     sample_protocol,
 )
 from surreal_bids.simulation.tables import claim_folder
@@ -104,11 +103,6 @@ class CohortPlan:
             raise UsageError('--n-cn 0 --n-pt 0: a cohort needs at least one participant')
         _require_range('sites', self.sites, 1, MOST_PEOPLE)
         _require_range('seed', self.seed, 0, 2**63)
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """Number of participants of each of `GROUPS`."""
-        return dict(zip(GROUPS, (self.n_cn, self.n_pt, self.atlases)))
 
 
 @dataclass(frozen=True)
@@ -268,10 +262,11 @@ def load_simulator(voxel_size: float) -> Simulator:
 
 
 def site_protocol(plan: CohortPlan, site: int | None) -> Protocol:
-    """Return the protocol of a site, or the neutral protocol for atlases."""
+    """Return the protocol of a site; atlases have no site effects."""
     if site is None:
-        return neutral_protocol(plan.voxel_size)
-    return sample_protocol(site, plan.voxel_size, site_stream(plan, site))
+        return Protocol((plan.voxel_size,) * 3)
+    seed = np.random.SeedSequence(plan.seed, spawn_key=(SITE_STREAM, site))
+    return sample_protocol(site, plan.voxel_size, np.random.default_rng(seed))
 
 
 def collect_volumes(root: Path, people: list[Person]) -> None:
@@ -285,11 +280,6 @@ def random_streams(plan: CohortPlan, group: str, number: int) -> list[np.random.
     """Return generators for age, sex and severities, for the anatomy, and for the scan."""
     root = np.random.SeedSequence(plan.seed, spawn_key=(GROUPS.index(group), number))
     return [np.random.default_rng(child) for child in root.spawn(3)]
-
-
-def site_stream(plan: CohortPlan, site: int) -> np.random.Generator:
-    """Return the random generator of a site."""
-    return np.random.default_rng(np.random.SeedSequence(plan.seed, spawn_key=(SITE_STREAM, site)))
 
 
 def sample_person(plan: CohortPlan, group: str, number: int) -> Person:
@@ -306,7 +296,7 @@ def sample_people(plan: CohortPlan) -> list[Person]:
     """Sample controls, patients and atlases."""
     return [
         sample_person(plan, group, number)
-        for group, size in plan.sizes.items()
+        for group, size in zip(GROUPS, (plan.n_cn, plan.n_pt, plan.atlases))
         for number in range(size)
     ]
 

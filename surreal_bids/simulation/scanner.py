@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import nibabel as nib
@@ -22,7 +22,19 @@ from surreal_bids.simulation.anatomy import (
     smooth,
 )
 
-MATERIALS = ('GM', 'WM', 'CSF', 'bone', 'marrow', 'fat', 'muscle', 'eye')
+BRIGHTNESS = {
+    'GM': 0.62,
+    'WM': 1.0,
+    'CSF': 0.18,
+    'bone': 0.07,
+    'marrow': 0.5,
+    'fat': 0.95,
+    'muscle': 0.42,
+    'eye': 0.16,
+}
+"""Usual T1-weighted intensity of each material, relative to white matter."""
+
+MATERIALS = tuple(BRIGHTNESS)
 """What a voxel may be made of; the rest of it is air."""
 
 SKULL_LAYERS_MM = (
@@ -158,18 +170,6 @@ def _spine(template: HeadTemplate, world: NDArray, radii: tuple[float, float]) -
     return np.maximum(beside, world[2] - z)
 
 
-BRIGHTNESS = {
-    'GM': 0.62,
-    'WM': 1.0,
-    'CSF': 0.18,
-    'bone': 0.07,
-    'marrow': 0.5,
-    'fat': 0.95,
-    'muscle': 0.42,
-    'eye': 0.16,
-}
-"""Usual T1-weighted intensity of each material, relative to white matter."""
-
 SOFT_MATERIALS = ('marrow', 'fat', 'muscle')
 """Materials that take the texture of soft tissue."""
 
@@ -209,7 +209,7 @@ MARGIN_MM = 4.0
 
 @dataclass(frozen=True)
 class Protocol:
-    """How a site scans.
+    """How a site scans; by default in RAS, without a bias field, with little noise.
 
     Attributes
     ----------
@@ -232,13 +232,13 @@ class Protocol:
     """
 
     voxel_size: tuple[float, float, float]
-    orientation: str
-    brightness: tuple[float, ...]
-    gamma: float
-    bias: tuple[float, ...]
-    noise: float
-    scale: float
-    metadata: dict[str, Any]
+    orientation: str = 'RAS'
+    brightness: tuple[float, ...] = tuple(BRIGHTNESS.values())
+    gamma: float = 1.0
+    bias: tuple[float, ...] = (0.0,) * 9
+    noise: float = NOISE_RANGE[0]
+    scale: float = SCALE_RANGE[1]
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -250,23 +250,9 @@ class SimulatedScan:
     brain: nib.Nifti1Image
 
 
-def neutral_protocol(voxel_size: float) -> Protocol:
-    """Describe a scan without site effects: cubic voxels, RAS, no bias field, little noise."""
-    return Protocol(
-        voxel_size=(voxel_size,) * 3,
-        orientation='RAS',
-        brightness=tuple(BRIGHTNESS[material] for material in MATERIALS),
-        gamma=1.0,
-        bias=(0.0,) * 9,
-        noise=NOISE_RANGE[0],
-        scale=SCALE_RANGE[1],
-        metadata={},
-    )
-
-
 def sample_protocol(site: int, voxel_size: float, rng: np.random.Generator) -> Protocol:
     """Sample the protocol of a site (counted from 0)."""
-    usual = np.array([BRIGHTNESS[material] for material in MATERIALS])
+    usual = np.array(list(BRIGHTNESS.values()))
     factors = np.array(VOXEL_FACTORS[site % len(VOXEL_FACTORS)])
     return Protocol(
         voxel_size=tuple(np.round(voxel_size * factors, 3).tolist()),

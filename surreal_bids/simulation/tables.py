@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files as package_files
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -67,20 +67,14 @@ def read_controls(path: str | Path) -> Controls:
         If the file cannot be read, lacks a region, holds volumes that are missing or not positive,
         or has two rows for one participant.
     """
-    table = read_table(Path(path)).typed()
+    table = read_table(Path(path)).typed().rename(columns=str)
+    features = [Feature(f'MUSE_{index}', (index,)) for index in muse_indices()]
     try:
-        return controls_from_table(table)
+        _require_one_row_each(table)
+        volumes = build_features(table, features).reset_index(drop=True)
+        _require_positive(volumes)
     except DataError as error:
         raise DataError(f'{path}: {error}') from error
-
-
-def controls_from_table(table: pd.DataFrame) -> Controls:
-    """Find the 139 regions and the known variables in a table; see `read_controls`."""
-    table = table.rename(columns=str)
-    _require_one_row_each(table)
-    features = [Feature(f'MUSE_{index}', (index,)) for index in muse_indices()]
-    volumes = build_features(table, features).reset_index(drop=True)
-    _require_positive(volumes)
     return Controls(volumes, _known_of_people(table))
 
 
@@ -314,13 +308,6 @@ TASKS = {
 """The tasks by name, in the order of the paper."""
 
 
-def find_task(name: str) -> Task:
-    """Look up a task by its name."""
-    if name not in TASKS:
-        raise UsageError(f'unknown task {name!r}; choose one of {", ".join(TASKS)}')
-    return TASKS[name]
-
-
 def sample_severities(n_people: int, rng: np.random.Generator) -> Array:
     """Sample the severity of each pattern in each participant from U[0, 1]; (N, M)."""
     return rng.uniform(size=(n_people, N_PATTERNS))
@@ -371,9 +358,6 @@ def shrink_regions(
     return volumes
 
 
-RESAMPLINGS = {'gaussian': resample_gaussian}
-"""Methods to sample more participants than a table has."""
-
 MOST_PEOPLE = 1_000_000
 """Most participants of a simulated table, which then takes some gigabytes."""
 
@@ -411,7 +395,7 @@ def simulate_table(
     n_pt: int = 900,
     seed: int = 0,
     controls: Controls | None = None,
-    resample: str | None = None,
+    resample: Literal['gaussian'] | None = None,
 ) -> SimulatedTable:
     """Simulate one of the five semi-synthetic datasets of section 4.2.
 
@@ -432,7 +416,8 @@ def simulate_table(
     resample
         ``'gaussian'``: participants sampled from a log-normal distribution fitted to `controls`.
     """
-    chosen_task = find_task(task)
+    if task not in TASKS:
+        raise UsageError(f'unknown task {task!r}; choose one of {", ".join(TASKS)}')
     if min(n_cn, n_pt) < 1:
         raise UsageError(
             f'--n-cn {n_cn} --n-pt {n_pt}: at least one control and one patient are required'
@@ -446,22 +431,20 @@ def simulate_table(
     severities = np.zeros((n_cn + n_pt, N_PATTERNS))
     severities[n_cn:] = sample_severities(n_pt, severity_rng)
     volumes = healthy.volumes.to_numpy(copy=True)
-    volumes[n_cn:] = impose_atrophy(volumes[n_cn:], severities[n_cn:], chosen_task, noise_rng)
-    return _assemble(healthy, volumes, severities, n_cn, chosen_task)
+    volumes[n_cn:] = impose_atrophy(volumes[n_cn:], severities[n_cn:], TASKS[task], noise_rng)
+    return _assemble(healthy, volumes, severities, n_cn, TASKS[task])
 
 
 def _choose_healthy(
     n_people: int, rng: np.random.Generator, controls: Controls | None, resample: str | None
 ) -> Controls:
     """Choose `n_people` different healthy participants in random order."""
-    if resample is not None and resample not in RESAMPLINGS:
-        raise UsageError(f'unknown resampling {resample!r}; choose {", ".join(RESAMPLINGS)}')
     if controls is None:
         if resample is not None:
             raise UsageError('resampling needs a table of controls; give one')
         return sample_controls(n_people, rng)
     if resample is not None:
-        return RESAMPLINGS[resample](controls, n_people, rng)
+        return resample_gaussian(controls, n_people, rng)
     if n_people > len(controls.volumes):
         raise DataError(
             f'{n_people} participants requested, but the table of controls has '

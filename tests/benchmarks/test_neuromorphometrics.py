@@ -2,64 +2,24 @@
 
 import json
 import shutil
-from functools import cache, partial
 
 import neuromorphometrics
 import nibabel as nib
 import numpy as np
 import pytest
 from muse_labels import (
-    CEREBRAL_WHITE,
-    LABELS_FILE,
-    LOBAR_WHITE,
-    TRACTS_FILE,
-    divide_white_matter,
     make_labels,
-    read_labels,
 )
-from neuromorphometrics import IMAGES, convert_clone, divide_by_template
-from nibabel.affines import from_matvec
-from scipy.spatial.transform import Rotation
+from neuromorphometrics import IMAGES, convert_clone
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.images import load_image
 from surreal_bids.imaging.atlas import read_atlas_set
-from surreal_bids.imaging.deformation import Settings
-from surreal_bids.imaging.registration import register
-from surreal_bids.imaging.transforms import (
-    affine_transform,
-    resample,
-    voxel_coordinates,
-)
 from surreal_bids.regions import muse_table
-from surreal_bids.templates import builtin_template, muse_labels
-from tests.imaging.heads import dice
+from surreal_bids.templates import muse_labels
 from tests.shared_data import shared_data
 
 WHITE = range(81, 96)
-VOXEL_MM = 3.0
-TURN = from_matvec(Rotation.from_euler('xyz', [8, -6, 11], degrees=True).as_matrix(), [9, -14, 5])
-"""From the world of the test's brain to that of the template."""
-
-
-@cache
-def turned_template():
-    """The template and its labels as a brain in another place, stored from right to left; and its
-    white matter as it is divided in the template at 1 mm."""
-    affine = np.array([[-3.0, 0, 0, 92], [0, 3, 0, -118], [0, 0, 3, -90], [0, 0, 0, 1]])
-    here = affine_transform((62, 76, 64), affine, TURN)
-    labels, tracts = read_labels(LABELS_FILE), read_labels(TRACTS_FILE)
-    values = np.asarray(labels.dataobj, dtype=np.uint8)
-    here_at_1mm = affine_transform(labels.shape, labels.affine, np.eye(4))
-    divided = divide_white_matter(
-        values,
-        np.asarray(tracts.dataobj, dtype=np.uint8),
-        list(voxel_coordinates(here_at_1mm, np.eye(4))),
-    )
-    images = (builtin_template(VOXEL_MM).t1w, nib.Nifti1Image(values, labels.affine))
-    t1w, native = (resample(image, here, order=order) for image, order in zip(images, (1, 0)))
-    truth = resample(nib.Nifti1Image(divided, labels.affine), here, order=0)
-    return t1w, native, np.asarray(truth.dataobj)
 
 
 def without_division(t1w, labels):
@@ -86,25 +46,6 @@ def clone(tmp_path):
 @pytest.fixture
 def quick(monkeypatch):
     monkeypatch.setattr(neuromorphometrics, 'divide_by_template', without_division)
-
-
-@pytest.mark.slow
-def test_white_matter_is_divided_where_the_template_would_divide_it(monkeypatch):
-    # The brain is the template, turned: an affine map is all that there is to find.
-    affine = partial(register, settings=Settings(iterations=(0,)))
-    monkeypatch.setattr(neuromorphometrics, 'register', affine)
-    t1w, labels, truth = turned_template()
-    divided = divide_by_template(t1w, labels)
-    native = np.asarray(labels.dataobj)
-    white = np.isin(native, list(CEREBRAL_WHITE.values()))
-    np.testing.assert_array_equal(np.isin(divided, WHITE), white)
-    others = ~white & np.isin(native, muse_table()['index'])
-    np.testing.assert_array_equal(divided[others], native[others])
-    assert set(np.unique(divided)) <= {0, *muse_table()['index']}
-    overlap = {index: dice(divided == index, truth == index) for index in WHITE}
-    assert min(overlap[index] for index in LOBAR_WHITE.values()) > 0.93
-    assert min(overlap[index] for index in range(91, 96)) > 0.75
-    assert min(overlap[index] for index in (89, 90)) > 0.5, 'of the fornix, ten voxels'
 
 
 @pytest.mark.usefixtures('quick')

@@ -3,8 +3,7 @@
 import numpy as np
 import pandas as pd
 import statsmodels.api as sm
-from nibabel.nifti1 import Nifti1Image
-from norms import TERMS, fine_effect, fit_norms, halve
+from norms import TERMS, fine_effect, fit_norms
 
 REGIONS = [4, 23, 47, 101]
 LAW = np.array(
@@ -70,13 +69,3 @@ def test_agrees_with_statsmodels():
     share = np.mean([(f.params['scanner'] ** 2 - f.bse['scanner'] ** 2) / f.scale for f in fits])
     spread = [np.sqrt(fit.scale * (1 + 0.75 * max(share, 0))) for fit in fits]
     np.testing.assert_allclose(norms['sd'], spread, rtol=1e-6)
-
-
-def test_halved_images_keep_their_place_and_means():
-    rng = np.random.default_rng(5)
-    values = rng.random((7, 8, 9)).astype(np.float32) + 1
-    affine = np.array([[-1.0, 0, 0, 5], [0, 0, 1, -3], [0, 1, 0, 2], [0, 0, 0, 1]])
-    half = halve(Nifti1Image(values, affine))
-    assert half.shape == (4, 4, 5)
-    np.testing.assert_allclose(half.dataobj[1, 2, 3], values[2:4, 4:6, 6:8].mean(), rtol=1e-6)
-    np.testing.assert_allclose(half.affine @ [1, 2, 3, 1], affine @ [2.5, 4.5, 6.5, 1])

@@ -1,7 +1,5 @@
 """Every experiment of the paper on one task, with tiny numbers, as the command line runs it."""
 
-import itertools
-
 import numpy as np
 import pandas as pd
 import paper
@@ -12,7 +10,6 @@ from reproduction.experiments import Study, simulate_people, split_folds, split_
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.simulation.tables import TASKS
-from surreal_bids.stats.concordance import concordance_matrix, pattern_c_index
 
 TINY = plans.Plan(
     label='quick',
@@ -72,16 +69,6 @@ def test_a_unit_that_fails_is_kept_with_its_reason(tmp_path):
         assert study.unit(run_half, 'mild', 0) is None
     assert 'too few members' in (tmp_path / 'units' / 'half_mild_0.json').read_text()
     assert calls == [0]
-
-
-def test_assignment_finds_the_best_triple_of_components():
-    rng = np.random.default_rng(7)
-    truth = rng.uniform(size=(40, 3))
-    components = truth @ rng.normal(size=(3, 7)) + rng.normal(size=(40, 7))
-    similarity = concordance_matrix(components, truth)
-    triples = itertools.permutations(range(7), 3)
-    best = max(similarity[list(triple), [0, 1, 2]].mean() for triple in triples)
-    assert pattern_c_index(components, truth) == pytest.approx(best, abs=1e-12)
 
 
 def test_parts_never_share_a_person_and_are_scaled_by_their_own_controls():

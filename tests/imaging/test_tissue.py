@@ -70,17 +70,6 @@ def test_other_contrasts_are_refused_with_what_was_found(brightness):
         classify_tissue(*ball_images(brightness))
 
 
-@pytest.mark.parametrize('culprit', ['brain mask', 'prior of WM'])
-def test_another_grid_is_refused_by_name(culprit):
-    t1w, mask, priors = ball_images()
-    images = {'brain mask': mask, **{f'prior of {name}': prior for name, prior in priors.items()}}
-    moved = images[culprit].affine.copy()
-    moved[0, 3] += 1
-    images[culprit] = nib.Nifti1Image(images[culprit].get_fdata(dtype=np.float32), moved)
-    with pytest.raises(DataError, match=f'the {culprit} is not on the grid'):
-        classify_tissue(t1w, images['brain mask'], {k: images[f'prior of {k}'] for k in TISSUES})
-
-
 def test_an_empty_mask_is_refused():
     t1w, mask, priors = ball_images()
     with pytest.raises(DataError, match='mask is empty'):

