@@ -413,10 +413,11 @@ def flag_words(row: Mapping[Any, Any]) -> list[str]:
     beyond = row.get('covariates_out_of_range')
     if isinstance(beyond, str) and beyond != NONE_BEYOND:
         flags.append(f'{beyond}{BEYOND}')
-    n_imputed = row.get('n_imputed')
+    # Participants of other groups, and those without an R-index, lack some of these.
+    n_imputed, correlation = row.get('n_imputed'), row.get('fold_correlation')
     if pd.notna(n_imputed) and n_imputed > 0:
         flags.append(f'{counted(int(n_imputed), "region")}{IMPUTED}')
-    if row['status'] != NOT_HELD_OUT and row.get('fold_correlation', 1.0) < MIN_REPRODUCED:
+    if row['status'] != NOT_HELD_OUT and pd.notna(correlation) and correlation < MIN_REPRODUCED:
         flags.append(ANOTHER_FOLD)
     return flags
 

@@ -30,6 +30,9 @@ PATTERN_COLUMNS = [
 LEAST_CHANGE = 0.3
 """Standard deviations of controls: smaller changes occur where a simulated pattern has none."""
 
+LEAST_GROWTH = 0.6
+"""The same for enlargement, of which decomposers show up to 0.55 where volumes are only lost."""
+
 LEAST_SHARE = 0.5
 """Contribution to the R-index, as a part of an equal share of all regions, of those shown."""
 
@@ -60,7 +63,8 @@ def describe_patterns(
         `change_percent` (mean change of the volume, in per cent of the mean of controls; missing
         for z-scores), `change_sd` (the same in standard deviations of controls), its standard error
         `change_sd_spread` (jackknife over folds, or the SD over members), the mean `contribution`,
-        and whether the change is `shown`: beyond its spread and `LEAST_CHANGE`, and contributing.
+        and whether the change is `shown`: beyond its spread and `LEAST_CHANGE` (enlargement:
+        `LEAST_GROWTH`), and contributing.
     """
     names, steps = list(model.pattern_names), model.preprocessing
     if not names:
@@ -76,7 +80,8 @@ def describe_patterns(
     means = own.drop(columns=BASELINE).groupby(level=R_INDEX).mean().reindex(names)
     contribution = means.to_numpy() if len(own) else np.full_like(change, np.nan)
     share = contribution / np.maximum(contribution, 0).sum(axis=1, keepdims=True)
-    shown = (np.abs(change) > np.fmax(spread, LEAST_CHANGE)) & (share > LEAST_SHARE / len(features))
+    least = np.where(change > 0, LEAST_GROWTH, LEAST_CHANGE)
+    shown = (np.abs(change) > np.fmax(spread, least)) & (share > LEAST_SHARE / len(features))
     relative = 100 * np.asarray(steps.normaliser.sd_) / np.asarray(steps.normaliser.mean_)
     if steps.features.are_z_scores:
         relative = np.full_like(relative, np.nan)

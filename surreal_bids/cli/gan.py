@@ -331,8 +331,7 @@ def run_fit(arguments: argparse.Namespace) -> int:
     cohort = with_logged(cohort)
     with sole_use(MODEL, out), _naming_table(arguments):
         require_free_folder(out, arguments.overwrite)
-        if arguments.overwrite:
-            claim_checkpoints(out / CHECKPOINTS, made_from)
+        claim_checkpoints(out / CHECKPOINTS, made_from, arguments.overwrite)
         if kept := len(list_checkpoints(out / CHECKPOINTS)):
             summarise(f'Resuming from {counted(kept, "checkpoint")} in {out / CHECKPOINTS}\n')
         n_procs = usable_cores() if find_device(training.device) == 'cpu' else 1

@@ -544,7 +544,7 @@ def _divide(
     except DataError as error:
         raise DataError(f'{people.source_of(column)}: column {column} {error}') from error
     roles = dict.fromkeys(controls, CONTROL) | dict.fromkeys(patients, PATIENT)
-    recognised = not (named and config.control_label and config.patient_label)
+    recognised = not (config.control_label and config.patient_label)
     labels = values.map(lambda value: roles.get(value, value), na_action='ignore')
     return Groups(labels.rename('group'), column, controls, patients, recognised)
 

@@ -18,7 +18,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from surreal_bids import __version__
-from surreal_bids.exceptions import DataError, SurrealError
+from surreal_bids.exceptions import DataError, OutputError, SurrealError
 from surreal_bids.files import (
     atomic_path,
     is_unfinished,
@@ -215,13 +215,18 @@ def remove_checkpoints(folder: Path) -> None:
             path.rmdir()
 
 
-def claim_checkpoints(folder: Path, owner: str) -> Path:
-    """Keep checkpoints of the same training, to resume it; remove those of another one."""
+def claim_checkpoints(folder: Path, owner: str, overwrite: bool) -> None:
+    """Keep checkpoints of the same training, to resume it; refuse or remove those of another."""
     path = folder / OWNER
-    if not (path.is_file() and read_file(path) == owner.encode()):
-        remove_checkpoints(folder)
-        write_text(path, owner)
-    return folder
+    if path.is_file() and read_file(path) == owner.encode():
+        return
+    if not overwrite and list_checkpoints(folder):
+        raise OutputError(
+            f'{folder.parent}: holds an unfinished run with other tables, options or version; '
+            'choose another folder or use --overwrite'
+        )
+    remove_checkpoints(folder)
+    write_text(path, owner)
 
 
 def generated_by() -> dict[str, str]:

@@ -123,12 +123,19 @@ class Reproducibility(NamedTuple):
     value: float
     low: float
     high: float
-    is_enough: bool
+    least: float
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether the pattern may be interpreted."""
+        return self.value >= self.least
 
     @property
     def verdict(self) -> str:
-        """One word."""
-        return 'reproducible' if self.is_enough else 'not reproducible'
+        """In words; a pattern may be lost in a few subsamples."""
+        if not self.is_enough:
+            return 'not reproducible'
+        return 'reproducible' if self.low >= self.least else 'reproducible in most subsamples'
 
 
 def reproducibility_of(card: Card) -> dict[str, Reproducibility]:
@@ -136,7 +143,7 @@ def reproducibility_of(card: Card) -> dict[str, Reproducibility]:
     known = card.get(REPRODUCIBILITY) or {}
     least = least_stability(len(known))
     return {
-        name: Reproducibility(each['Median'], each['Low'], each['High'], each['Median'] >= least)
+        name: Reproducibility(each['Median'], each['Low'], each['High'], least)
         for name, each in known.items()
     }
 

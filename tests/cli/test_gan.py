@@ -396,7 +396,8 @@ def test_a_fit_that_is_killed_twice_goes_on_and_ends_with_the_same_bytes(
         assert code == -signal.SIGKILL
         assert not (out / 'model.json').exists()
         assert ('resumed at iteration' in told) == (part == 'fold-2')
-    capsys.readouterr()
+    assert run(*command, '--random-seed', 5) == 73
+    assert 'unfinished run with other tables, options' in capsys.readouterr().err
     assert run(*command) == 0
     said = capsys.readouterr()
     assert 'resumed at iteration' in said.err
@@ -409,13 +410,16 @@ def test_a_fit_that_is_killed_twice_goes_on_and_ends_with_the_same_bytes(
 @pytest.mark.slow
 def test_simulated_patterns_are_found_in_a_muse_table(tmp_path):
     simulated = simulate_table('basic', n_cn=60, n_pt=90, seed=0)
+    simulated.participants.loc[:4, 'diagnosis'] = 'MCI'
     people, volumes, *_ = write_simulated_table(tmp_path, simulated)
     out = tmp_path / 'model'
     settings = ('--n-patterns', 3, '--ortho', 0.2, '--repetitions', 2, '--iterations', 100)
     given = ('--features', 'muse72', '--icv-column', 'icv', '--covariates', 'age', 'sex')
+    given += ('--control-label', 'CN', '--patient-label', 'PT')
     command = ('fit', volumes, '--participants', people, '--out', out)
     assert run(*command, *given, *settings, '--folds', 2, '--device', 'cpu') == 0
     fitted = read(out / 'rindices.tsv')
+    assert fitted.loc[fitted['group'] == 'MCI', 'r1'].count() == 5, 'scored, not trained on'
     patients = fitted['group'] == 'PT'
     truth = simulated.severities.set_index('participant_id').loc[fitted.index[patients]]
     assert pattern_c_index(fitted.loc[patients, ['r1', 'r2', 'r3']], truth) > 0.8

@@ -251,6 +251,8 @@ def test_flags_are_words_with_warnings():
     assert all(flags.warning_of(word) for word in words)
     assert flag_words({'status': 'complete', 'fold_correlation': 0.2}) == [flags.ANOTHER_FOLD]
     assert flag_words({'status': 'complete'}) == []
+    unknown = dict.fromkeys(['brain_in_range', 'n_imputed', 'fold_correlation'])
+    assert flag_words({'status': 'complete'} | unknown) == [], 'participants of other groups'
 
 
 def test_tables_escape_format_link_and_mark():
