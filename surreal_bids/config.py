@@ -407,8 +407,4 @@ def _problem(value: Any, about: Option) -> str | None:
 
 def text_problem(text: str) -> str | None:
     """Describe the text that an option expects, unless this is one."""
-    if not text.strip() or '\0' in text:
-        return 'text that is not empty'
-    # Of bytes of an argument that are no text, the system makes such characters.
-    is_unicode = not any('\ud800' <= character <= '\udfff' for character in text)
-    return None if is_unicode else 'UTF-8 text'
+    return 'text that is not empty' if not text.strip() or '\0' in text else None

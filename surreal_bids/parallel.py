@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import BaseContext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from surreal_bids.exceptions import UsageError
 
@@ -203,22 +203,6 @@ def end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def in_worker(work: Callable[..., Result], *arguments: Any) -> Future[Result]:
-    """Call a function in a worker process while this process goes on."""
-    context = start_server()
-
-    def call() -> Result:
-        with ProcessPoolExecutor(1, mp_context=context, initializer=end_with_parent) as pool:
-            return pool.submit(work, *arguments).result()
-
-    # In a thread, since a worker cannot start before the server has imported everything.
-    thread = ThreadPoolExecutor(1)
-    try:
-        return thread.submit(call)
-    finally:
-        thread.shutdown(wait=False)
-
-
 def in_workers(
     work: Callable[[Item], Result], items: Iterable[Item], count: int
 ) -> Iterator[Result]:
@@ -227,13 +211,13 @@ def in_workers(
         yield from map(work, items)
         return
     pool = ProcessPoolExecutor(count, mp_context=start_server(), initializer=end_with_parent)
+    is_done = False
     try:
         yield from pool.map(work, items)
-    except BaseException:
-        for process in list(pool._processes or ()):
-            os.kill(process, signal.SIGINT)  # Nobody needs what they compute any more.
-        raise
+        is_done = True
     finally:
+        for process in () if is_done else list(pool._processes or ()):
+            os.kill(process, signal.SIGINT)  # Nobody needs what they compute any more.
         pool.shutdown(cancel_futures=True)
 
 

@@ -420,7 +420,6 @@ def build_features(table: pd.DataFrame, features: Sequence[Feature]) -> pd.DataF
     table = table.rename(columns=str)
     column_of = {index: column for column, index in recognise(table.columns).items()}
     _require_regions(column_of, features)
-    _require_numbers(table[[column_of[index] for _, indices in features for index in indices]])
     sums = {
         name: table[[column_of[index] for index in indices]].sum(axis=1, skipna=False)
         for name, indices in features
@@ -438,9 +437,3 @@ def _require_regions(column_of: dict[int, str], features: Sequence[Feature]) -> 
             f'the table has no column for MUSE region {listed}; add it, named like '
             f'MUSE_{missing[0]} or by its name'
         )
-
-
-def _require_numbers(volumes: pd.DataFrame) -> None:
-    for column, dtype in volumes.dtypes.items():
-        if not pd.api.types.is_numeric_dtype(dtype):
-            raise DataError(f'column {column!r} holds text instead of volumes; correct it')

@@ -7,12 +7,7 @@ from pathlib import Path
 
 import surreal_bids
 from surreal_bids import cautions
-from surreal_bids.cautions import (
-    CHECK_LIST,
-    WHAT_TO_CHECK,
-    Caution,
-    log_cautions,
-)
+from surreal_bids.cautions import CHECK_LIST, WHAT_TO_CHECK, Caution, log_cautions
 from surreal_bids.cli.main import run_command, set_up_logging
 
 PACKAGE = Path(surreal_bids.__file__).parent

@@ -86,7 +86,7 @@ def test_values_that_cannot_be_meant_are_refused():
     for name, choices in CHOICES.items():
         assert f'{flag_of(name)} red: expected {choices[0]}' in _refused(name, 'red')
     for name in (name for name, kind in KINDS.items() if kind == str | None):
-        for text in ('', ' ', '\0', 'a\udcff'):
+        for text in ('', ' ', '\0'):
             assert _refused(name, text).startswith(flag_of(name))
     with pytest.raises(UsageError, match='--analysis-levels: expected at least one value'):
         check_config(AppConfig(**REQUIRED | {'analysis_levels': ()}))

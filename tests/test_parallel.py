@@ -16,16 +16,8 @@ import pytest
 import torch
 
 from surreal_bids.cohort.cohort import read_cohort
-from surreal_bids.exceptions import UsageError
 from surreal_bids.files import GZIP_PART, write_image
-from surreal_bids.parallel import (
-    _huge_pages,
-    find_device,
-    in_threads,
-    in_worker,
-    set_threads,
-    start_server,
-)
+from surreal_bids.parallel import _huge_pages, in_threads, set_threads, start_server
 from surreal_bids.rindices.crossfit import fit_folds, prepare_folds
 from surreal_bids.rindices.model import TableModel
 from tests.cohort.study import QUICK, make_study
@@ -159,12 +151,6 @@ def test_images_are_the_same_whatever_compressed_them(tmp_path, level):
     read = nib.load(tmp_path / '3.nii.gz')
     np.testing.assert_array_equal(np.asarray(read.dataobj), values)
     np.testing.assert_array_equal(read.affine, image.affine)
-
-
-def test_a_function_runs_in_a_worker_and_its_errors_come_back():
-    assert in_worker(find_device, 'cpu').result() == 'cpu'
-    with pytest.raises(UsageError, match='unknown device'):
-        in_worker(find_device, 'tpu').result()
 
 
 @pytest.mark.slow

@@ -5,14 +5,7 @@ import sys
 import pytest
 
 from surreal_bids import progress
-from surreal_bids.progress import (
-    PROGRESS,
-    read_status,
-    report,
-    reporting_to,
-    stage,
-    with_bar,
-)
+from surreal_bids.progress import PROGRESS, read_status, report, reporting_to, stage, with_bar
 
 
 @pytest.fixture

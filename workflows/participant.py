@@ -14,7 +14,7 @@ from nipype.pipeline import engine as pe
 
 from surreal_bids.bids.derivatives import Reusable
 from surreal_bids.bids.outputs import Provenance
-from surreal_bids.interfaces.outputs import DescribeOutputs, SaveOutput, WriteRecord, WriteReport
+from surreal_bids.interfaces.outputs import SaveOutput, WriteRecord, WriteReport
 from surreal_bids.templates import T1W, TISSUES
 from surreal_bids.workflows.anatomy import (
     AtlasFiles,
@@ -48,9 +48,6 @@ SAVED = {
 
 RESULTS = [*SAVED.values(), 'mask_method', 'atlases']
 """Results of the anatomical workflows."""
-
-DESCRIBED = ('t1w', 'brain_mask', 'segmentation_volumes', 'ravens')
-"""Outputs with a sidecar; the label map and the table of volumes share one."""
 
 
 def init_outputs_wf(
@@ -101,9 +98,6 @@ def init_outputs_wf(
     workflow = pe.Workflow(name=name)
     inputnode = pe.Node(IdentityInterface(fields=RESULTS), name='inputnode')
     outputnode = pe.Node(IdentityInterface(fields=['record']), name='outputnode')
-    describe = pe.Node(
-        DescribeOutputs(provenance=asdict(provenance)), name='describe', run_without_submitting=True
-    )
     merge = pe.Node(Merge(len(SAVED), ravel_inputs=True), name='merge', run_without_submitting=True)
     record = pe.Node(
         WriteRecord(output_dir=str(output_dir), entities=dict(entities), made_from=dict(made_from)),
@@ -112,39 +106,33 @@ def init_outputs_wf(
     )
     workflow.connect(
         [
-            (inputnode, describe, [(each, each) for each in ('mask_method', 'atlases')]),
             (merge, record, [('out', 'out_files')]),
             (record, outputnode, [('out_file', 'record')]),
         ]
     )
     for number, (output_name, result) in enumerate(SAVED.items(), start=1):
-        save = _save_node(output_dir, output_name, _entities_of(output_name, entities, provenance))
-        workflow.connect(inputnode, result, save, 'in_file')
-        workflow.connect(save, 'out_files', merge, f'in{number}')
-        if output_name in DESCRIBED:
-            workflow.connect(describe, output_name, save, 'metadata')
+        save = _save_node(output_dir, output_name, entities, provenance)
+        given = [(result, 'in_file'), *((each, each) for each in ('mask_method', 'atlases'))]
+        workflow.connect([(inputnode, save, given), (save, merge, [('out_files', f'in{number}')])])
     return workflow
 
 
-def _entities_of(
-    output_name: str, entities: Mapping[str, str | None], provenance: Provenance
-) -> dict[str, str | None]:
-    """Return the entities in the name of an output, without the tissue."""
+def _save_node(
+    output_dir: Path, output_name: str, entities: Mapping[str, str | None], provenance: Provenance
+) -> pe.Node:
+    """Build a node that saves an output, or one file per tissue."""
     labels = dict(entities)
     if output_name.startswith('segmentation'):
         labels['atlas'] = provenance.atlas
-    return labels
-
-
-def _save_node(output_dir: Path, output_name: str, entities: dict[str, str | None]) -> pe.Node:
-    """Build a node that saves an output, or one file per tissue."""
-    interface = SaveOutput(output_dir=str(output_dir), output_name=output_name)
+    interface = SaveOutput(
+        output_dir=str(output_dir), output_name=output_name, provenance=asdict(provenance)
+    )
     node_name = f'save_{output_name}'
     if output_name not in {'tissue_probability', 'ravens'}:
-        interface.inputs.entities = entities
+        interface.inputs.entities = labels
         return pe.Node(interface, name=node_name, mem_gb=SAVE_GB)
     node = pe.MapNode(interface, iterfield=['in_file', 'entities'], name=node_name, mem_gb=SAVE_GB)
-    node.inputs.entities = [{**entities, 'tissue': tissue} for tissue in TISSUES]
+    node.inputs.entities = [{**labels, 'tissue': tissue} for tissue in TISSUES]
     return node
 
 

@@ -91,7 +91,7 @@ NATIVE = frozenset({None, 'T1w', 'orig'})
 
 IMAGES = ('.nii.gz', '.nii', '.mgz')
 TRANSFORMS = ('.h5', '.nii.gz', '.nii')
-"""Extensions in order of preference; transforms are ITK composites or displacement fields."""
+"""Extensions; transforms are ITK composites or displacement fields."""
 
 SEGMENTATIONS = ('dseg', 'DLMUSE', 'synthseg')
 """Suffixes of segmentations in BIDS, NiChart DLMUSE and SynthSeg."""
@@ -471,13 +471,10 @@ def _may_belong(entities: Mapping[str, str], image: T1wImage) -> bool:
 def _choose(files: Iterable[_File], image: T1wImage, name: str) -> _File | None:
     """Choose the file whose name has most of the image's entities.
 
-    Among these, a compressed file is preferred to its uncompressed copy, a file without `res-` to
-    resampled ones, and a segmentation whose `desc-`, `seg-` or `atlas-` is the name to others.
+    Among these, a file without `res-` is preferred to resampled ones, and a segmentation whose
+    `desc-`, `seg-` or `atlas-` is the name to others.
     """
-    by_stem: dict[Path, _File] = {}
-    for each in sorted(files, key=lambda each: (_preference(each), each.path)):
-        by_stem.setdefault(each.path.with_name(_stem(each.path.name)), each)
-    left = list(by_stem.values())
+    left = list(files)
     most = max((len(each.raw_entities) for each in left), default=0)
     for is_preferred in (
         lambda each: len(each.raw_entities) == most,
@@ -497,12 +494,6 @@ def _choose(files: Iterable[_File], image: T1wImage, name: str) -> _File | None:
 def _has_name(file: _File, name: str) -> bool:
     values = (file.entities.get(entity, '') for entity in CHOOSING)
     return any(_letters(value) == _letters(name) for value in values)
-
-
-def _preference(file: _File) -> int:
-    """Return the rank of the extension."""
-    usual = ('.h5', *IMAGES)
-    return next(k for k, ending in enumerate((*usual, '')) if file.path.name.endswith(ending))
 
 
 def _why_not(file: _File, image: T1wImage) -> str:

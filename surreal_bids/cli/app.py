@@ -178,7 +178,7 @@ def check_options(config: AppConfig) -> TableModel | None:
         from surreal_bids.cli.group import check_group_options
 
         return check_group_options(config)
-    if config.dry_run and config.device in ('cuda', 'mps'):
+    if config.device in ('cuda', 'mps') and config.use_plugin is None:
         find_device(config.device)
     return None
 

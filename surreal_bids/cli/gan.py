@@ -39,19 +39,8 @@ from surreal_bids.config import (
     text_problem,
     training_options,
 )
-from surreal_bids.exceptions import (
-    CovariateError,
-    DataError,
-    OutputError,
-    UsageError,
-)
-from surreal_bids.files import (
-    is_unfinished,
-    refuse_inputs,
-    replacing,
-    sole_use,
-    write_text,
-)
+from surreal_bids.exceptions import CovariateError, DataError, OutputError, UsageError
+from surreal_bids.files import is_unfinished, refuse_inputs, replacing, sole_use, write_text
 from surreal_bids.parallel import find_device, set_threads
 from surreal_bids.progress import stage
 from surreal_bids.published import model_name
@@ -563,11 +552,7 @@ def run_add_site(arguments: argparse.Namespace) -> int:
 
     from surreal_bids.analysis.outputs import write_described
     from surreal_bids.rindices.model import TableModel
-    from surreal_bids.rindices.new_sites import (
-        add_sites,
-        read_site_controls,
-        summarise_added,
-    )
+    from surreal_bids.rindices.new_sites import add_sites, read_site_controls, summarise_added
 
     model = TableModel.load(arguments.model)
     options = _options(arguments, CohortOptions)

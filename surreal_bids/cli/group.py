@@ -8,7 +8,6 @@ import logging
 import os
 import shutil
 import sys
-import tomllib
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -25,7 +24,7 @@ from surreal_bids.bids.outputs import group_outputs, output_path, start_dataset
 from surreal_bids.bids.survey import check_output_folder, check_work_folder
 from surreal_bids.cautions import PARTICIPANTS, Caution, log_cautions
 from surreal_bids.cli.execution import Crash, run_workflow
-from surreal_bids.cli.main import config_to_toml, end_dry_run, summarise, usable_cores, write_config
+from surreal_bids.cli.main import end_dry_run, summarise, usable_cores, write_config
 from surreal_bids.cli.plan import steps_dir
 from surreal_bids.cohort.cohort import Cohort, check_participants, read_cohort, with_logged
 from surreal_bids.cohort.volumes import collect_volumes
@@ -46,16 +45,8 @@ from surreal_bids.names import CONTROL, PARTICIPANT, Visit, is_label, without_pr
 from surreal_bids.parallel import find_device
 from surreal_bids.progress import STATUS, read_status, report, stage
 from surreal_bids.published import find_model, model_name
-from surreal_bids.rindices.crossfit import (
-    FINAL,
-    prepare_folds,
-    usable_folds,
-)
-from surreal_bids.rindices.model import (
-    TableModel,
-    prepare,
-    require_trainable,
-)
+from surreal_bids.rindices.crossfit import FINAL, prepare_folds, usable_folds
+from surreal_bids.rindices.model import TableModel, prepare, require_trainable
 from surreal_bids.rindices.new_sites import adapt_to_controls, children, note_site_errors
 from surreal_bids.tables import read_table
 from surreal_bids.text import counted, list_briefly
@@ -132,7 +123,6 @@ def run_group_level(
     analysed = chosen if model is None else cohort
     _check_deviation_maps(config, analysed, chosen)
     folder = _folder(config, analysed)
-    _warn_of_replaced(config)
     if config.dry_run:
         end_dry_run()
         return 0
@@ -259,26 +249,6 @@ def _plan_training(config: AppConfig, cohort: Cohort) -> int:
     require_trainable(data, options)
     folds = prepare_folds(cohort, options)
     return 0 if folds is None else folds.count
-
-
-def _warn_of_replaced(config: AppConfig) -> None:
-    """Warn of results that were made with other options, which this run replaces."""
-    path = output_path(config.output_dir, 'configuration')
-    if not (path.is_file() and output_path(config.output_dir, 'group_report').is_file()):
-        return
-    before, now = (tomllib.loads(text) for text in (path.read_text(), config_to_toml(config)))
-    kinds = (CohortOptions, TrainingOptions)
-    names = [each.name for kind in kinds for each in fields(kind) if each.name != 'device']
-    changed = [flag_of(n) for n in (*names, 'model', 'roi_table') if before.get(n) != now.get(n)]
-    if changed and 'group' in before['analysis_levels']:
-        LOGGER.warning(
-            Caution(
-                f'{config.output_dir}: its group results were made with other options '
-                f'({", ".join(changed)})',
-                'They are replaced',
-                'Choose another output folder to keep both',
-            )
-        )
 
 
 def _warn_of_ids(cohort: Cohort) -> None:

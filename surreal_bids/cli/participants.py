@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import shutil
@@ -38,7 +37,6 @@ from surreal_bids.cli.plan import (
     Study,
     estimate,
     lacking_space,
-    log_job,
     log_licence,
     log_reuse,
     make_plan,
@@ -52,17 +50,11 @@ from surreal_bids.cli.plan import (
 from surreal_bids.cohort.visits import dataset_order
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import OutputError
-from surreal_bids.files import sole_use, write_json, write_text
+from surreal_bids.files import sole_use, write_text
 from surreal_bids.names import visit_name
-from surreal_bids.parallel import find_device, in_worker
 from surreal_bids.progress import PROGRESS, report, stage
 from surreal_bids.reports.methods import Methods, imaging_methods
-from surreal_bids.reports.participant import (
-    ANATOMY,
-    read_parts,
-    report_path,
-    write_failed_steps,
-)
+from surreal_bids.reports.participant import ANATOMY, read_parts, report_path, write_failed_steps
 from surreal_bids.tables import ages_and_sexes
 from surreal_bids.templates import TEMPLATE_SPACE
 from surreal_bids.text import counted
@@ -76,9 +68,6 @@ IMAGES, REPORTS = 'participants_wf', 'reports_wf'
 BATCH = 64
 """Images per workflow on a cluster: enough to keep it busy. A workflow with thousands of images
 would slow Nipype down."""
-
-MADE_FROM = 'made_from.json'
-"""Fingerprint of what intermediate results of an image depend on, in their folder."""
 
 DISK_FULL = re.compile(r'\[Errno (27|28|30|122)\]')
 """Errors of Nipype for a full disk or quota, a limit of file sizes, or a read-only file system."""
@@ -129,17 +118,11 @@ def run_participants(config: AppConfig, survey: Survey) -> Outcome:
     if not config.reports_only:
         plan = without_bad_results(plan)
         announce(config, plan.pending)
-    needs_gpu = config.device in ('cuda', 'mps') and runs_here(config) and not config.reports_only
-    device = in_worker(find_device, config.device) if needs_gpu and plan.pending else None
     study = prepare_study(config)
-    if device is not None:
-        device.result()  # An error if there is none.
     start_outputs(config, survey, plan)
     log_problems(config, survey, plan.problems)
     log_reuse(config, plan.jobs)
     log_licence(study, plan.pending)
-    for job in plan.jobs:
-        log_job(job)
     write_citation(config, study, plan)
     outcome = Processing(config, study, plan).run()
     write_citation(config, study, plan)
@@ -255,7 +238,6 @@ class Processing:
         pattern = output_path(self._config.output_dir, 'crash', **job.entities, step='STEP')
         for old in pattern.parent.glob(pattern.name.replace('STEP', '*')):
             old.unlink()
-        discard_outdated(steps_dir(self._config) / IMAGES / job.workflow_name, job.made_from)
         log = self._log_of(job)
         append_to_log(log, f'surreal_bids {__version__}: {job.image.path}: {job.reason}')
         for other in job.image.passed_over:
@@ -430,18 +412,6 @@ def append_to_log(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open('a', encoding='utf-8') as stream:
         stream.write(f'{datetime.now().astimezone():%Y-%m-%d %H:%M:%S} {text}\n')
-
-
-def discard_outdated(folder: Path, made_from: Mapping[str, Any]) -> None:
-    """Delete intermediate results of other files or options.
-
-    Nipype would reuse them if names, sizes and times of the files are the same.
-    """
-    stored = folder / MADE_FROM
-    if not stored.is_file() or json.loads(stored.read_text('utf-8')) != made_from:
-        if folder.exists():
-            shutil.rmtree(folder)
-        write_json(stored, made_from)
 
 
 class ImageSteps:

@@ -234,21 +234,8 @@ def why_not_done(
     return Record.read(config.output_dir, visit).why_not_done(made_from)
 
 
-def log_job(job: Job) -> None:
-    """Log why an image is processed and which results are reused."""
-    name = job.image.name
-    if not job.reason:
-        LOGGER.info('%s: outputs are complete and up to date', name)
-        return
-    LOGGER.info('%s: will be processed (%s)', name, job.reason)
-    for meaning, path in job.reusable.files.items():
-        LOGGER.info('%s: %s taken from %s', name, meaning, path)
-
-
 def log_reuse(config: AppConfig, jobs: Sequence[Job]) -> None:
-    """Log the results of other programs that were found; warn of missing ones at once."""
-    if table := reuse_table(config, jobs):
-        LOGGER.info('Results found in --derivatives:\n%s', table)
+    """Warn of results of other programs that are missing or not used."""
     for caution in gaps(config, jobs):
         PROGRESS.warning(str(caution))  # Now, and in the list that ends the run.
     log_cautions([*gaps(config, jobs), *refusals(jobs)])

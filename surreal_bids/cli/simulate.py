@@ -28,13 +28,7 @@ from surreal_bids.cli.main import (
     with_hyphens,
 )
 from surreal_bids.exceptions import DataError, UsageError
-from surreal_bids.files import (
-    read_file,
-    replacing,
-    sole_use,
-    write_image,
-    write_json,
-)
+from surreal_bids.files import read_file, replacing, sole_use, write_image, write_json
 from surreal_bids.names import without_prefix
 from surreal_bids.progress import with_bar
 from surreal_bids.simulation.anatomy import PATTERNS, VOXEL_SIZES_MM, labels_at, load_labels

@@ -7,14 +7,12 @@ them.
 from __future__ import annotations
 
 import json
-import logging
 import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import TemplateError
 from nipype.interfaces.base import (
     BaseInterfaceInputSpec,
     Directory,
@@ -40,8 +38,6 @@ if TYPE_CHECKING:
     from surreal_bids.reports.mosaics import RegionPainter
     from surreal_bids.rindices.crossfit import Trained
     from surreal_bids.rindices.model import TableModel
-
-LOGGER = logging.getLogger(__name__)
 
 # Functions of the model are imported where they run: torch takes seconds to import.
 
@@ -246,20 +242,6 @@ def load_trained(
     return Trained(model, replace(folds, failed=failed), models)
 
 
-MAY_FAIL = (
-    SurrealError,
-    ValueError,
-    TypeError,
-    LookupError,
-    AttributeError,
-    TemplateError,
-    ArithmeticError,
-    RuntimeError,
-    OSError,
-)
-"""Errors of a single report, which do not stop the others."""
-
-
 class _WriteIndividualsInput(BaseInterfaceInputSpec):
     output_dir = traits.Str(mandatory=True, desc='root of the outputs')
     participants = traits.List(traits.Str(), mandatory=True, desc='whose reports')
@@ -311,10 +293,9 @@ class WriteIndividuals(Step):
                 written.append(os.fspath(path))
             except OutputError:
                 raise  # The others could not be written either.
-            except MAY_FAIL as error:
-                LOGGER.debug('%s: no report', name, exc_info=True)
+            except SurrealError as error:
                 label = without_prefix(name, 'sub')
-                write_text(Path(inputs.failures_dir) / label, f'{error}' or type(error).__name__)
+                write_text(Path(inputs.failures_dir) / label, str(error))
                 write_failure(one, str(error))
             report_progress(done, total)
         self._results['out_files'] = written

@@ -51,7 +51,9 @@ class _SaveOutputInput(BaseInterfaceInputSpec):
     output_dir = traits.Str(mandatory=True, desc='root of the outputs')
     output_name = traits.Str(mandatory=True, desc='which of the table of names')
     entities = traits.Dict(mandatory=True, desc='labels of its entities')
-    metadata = traits.Dict(desc='content of its sidecar')
+    provenance = traits.Dict(mandatory=True, desc='fields of Provenance')
+    mask_method = traits.Str(mandatory=True, desc='how the brain mask was found')
+    atlases = traits.List(traits.Str(), desc='atlases that were registered', usedefault=True)
 
 
 class _SaveOutputOutput(TraitedSpec):
@@ -70,10 +72,14 @@ class SaveOutput(Step):
         inputs = self.inputs
         target = output_path(inputs.output_dir, inputs.output_name, **inputs.entities)
         copy_whole(Path(inputs.in_file), target)
-        written = [os.fspath(target)]
-        if inputs.metadata:
-            written.append(os.fspath(write_sidecar(inputs.output_name, target, inputs.metadata)))
-        self._results['out_files'] = written
+        written = [target]
+        described = describe_outputs(
+            Provenance(**inputs.provenance), inputs.mask_method, inputs.atlases
+        )
+        if inputs.output_name in described:
+            sidecar = write_sidecar(inputs.output_name, target, described[inputs.output_name])
+            written.append(sidecar)
+        self._results['out_files'] = list(map(os.fspath, written))
         return runtime
 
 
@@ -113,33 +119,6 @@ class WriteRecord(Step):
         warnings = warnings_in(Path(runtime.cwd).parents[1])
         self._results['out_file'] = os.fspath(
             write_record(path, root, self.inputs.made_from, outputs, warnings)
-        )
-        return runtime
-
-
-class _DescribeOutputsInput(BaseInterfaceInputSpec):
-    mask_method = traits.Str(mandatory=True, desc='how the brain mask was found')
-    atlases = traits.List(traits.Str(), desc='atlases that were registered', usedefault=True)
-    provenance = traits.Dict(mandatory=True, desc='fields of Provenance')
-
-
-class _DescribeOutputsOutput(TraitedSpec):
-    t1w = traits.Dict(desc='sidecar of the T1w image')
-    brain_mask = traits.Dict(desc='sidecar of the mask')
-    segmentation_volumes = traits.Dict(desc='sidecar of the regions')
-    ravens = traits.Dict(desc='sidecar of RAVENS maps')
-
-
-class DescribeOutputs(Step):
-    """Write the content of sidecars; see :mod:`surreal_bids.bids.outputs`."""
-
-    input_spec = _DescribeOutputsInput
-    output_spec = _DescribeOutputsOutput
-
-    def _run_step(self, runtime: Any) -> Any:
-        provenance = Provenance(**self.inputs.provenance)
-        self._results.update(
-            describe_outputs(provenance, self.inputs.mask_method, self.inputs.atlases)
         )
         return runtime
 

@@ -1,6 +1,5 @@
 """Results in `--derivatives` are read and compared before any work; the bad ones are named."""
 
-import gzip
 import shutil
 from itertools import pairwise
 
@@ -74,27 +73,8 @@ def _changed(path, change):
     write_image(path, nib.Nifti1Image(values, affine))
 
 
-def _header(path, field, value):
-    content = bytearray(gzip.decompress(path.read_bytes()))
-    header = nib.Nifti1Header(bytes(content[:348]), check=False)
-    header[field] = value
-    path.write_bytes(gzip.compress(header.binaryblock + bytes(content[348:])))
-
-
 def truncated(path, rng):
     path.write_bytes(path.read_bytes()[: int(rng.uniform(0.2, 0.99) * path.stat().st_size)])
-
-
-def not_gzip(path, _):
-    path.write_bytes(gzip.decompress(path.read_bytes()))
-
-
-def empty(path, _):
-    path.write_bytes(b'')
-
-
-def absurd_size(path, rng):
-    _header(path, 'dim', [3, *rng.integers(900, 1200, 3), 1, 1, 1, 1])
 
 
 def far_away(path, rng):
@@ -105,28 +85,8 @@ def far_away(path, rng):
     _changed(path, change)
 
 
-def four_dimensions(path, rng):
-    _changed(path, lambda v, a: (np.stack([v] * int(rng.integers(2, 5)), -1), a))
-
-
-def all_zero(path, _):
-    _changed(path, lambda v, a: (0 * v, a))
-
-
 def fractions(path, rng):
     _changed(path, lambda v, a: (v * np.float32(rng.uniform(1.3, 1.6)), a))
-
-
-def no_voxel_size(path, rng):
-    axis = 'srow_' + rng.choice(list('xyz'))
-    content = gzip.decompress(path.read_bytes())
-    assert content
-    _header(path, axis, [0, 0, 0, 0])
-
-
-def folder(path, _):
-    path.unlink()
-    path.mkdir()
 
 
 def broken_link(path, _):
@@ -138,10 +98,6 @@ def other_axis(path, _):
     _changed(path, lambda v, a: (v.transpose(1, 0, 2), a))
 
 
-ANY = (
-    truncated, not_gzip, empty, absurd_size, far_away, four_dimensions,
-    all_zero, no_voxel_size, folder, broken_link, other_axis,
-)  # fmt: skip
 FILES = {'mask': 'fmriprep', 'GM': 'fmriprep', 'dseg': 'halves', 't1w': 'fmriprep'}
 
 
@@ -158,7 +114,7 @@ def test_sound_results_are_used(sound, caplog):
 
 
 def test_one_damaged_file_excludes_one_participant(sound, tmp_path):
-    for number, damage in enumerate((*ANY, fractions)):
+    for number, damage in enumerate((truncated, far_away, broken_link, other_axis, fractions)):
         rng = np.random.default_rng(list(damage.__name__.encode()))
         root = shutil.copytree(sound, tmp_path / f'{number}', symlinks=True)
         key = 'dseg' if damage is fractions else str(rng.choice(list(FILES)))
@@ -169,19 +125,6 @@ def test_one_damaged_file_excludes_one_participant(sound, tmp_path):
         assert [problem.name for problem in plan.problems] == [f'sub-{label}'], damage
         assert str(path) in plan.problems[0].reason
         assert len(plan.jobs) == len(LABELS) - 1
-
-
-def test_finished_images_are_not_read_again(sound):
-    config = AppConfig(
-        sound / 'raw',
-        sound / 'out',
-        ('participant',),
-        work_dir=sound / 'work',
-        derivatives=(f'halves={sound / "nothing"}',),
-    )
-    (sound / 'nothing').mkdir(exist_ok=True)
-    plan = make_plan(config, survey_dataset(config))
-    assert without_bad_results(plan) == plan
 
 
 def _lesion(root, values, affine=phantom.AFFINE):
@@ -214,32 +157,18 @@ def test_bad_lesion_masks(sound, tmp_path):
         assert reason in plan.problems[0].reason
 
 
-@pytest.mark.parametrize('beside', [True, False])
-def test_an_empty_lesion_mask_is_no_lesion(sound, tmp_path, beside):
-    root = shutil.copytree(sound, tmp_path / 'study')
-    before = _checked(root)
-    path, masks = _lesion(root, 0 * BLOCK), root / 'masks'
-    masks.mkdir()
-    if not beside:
-        path.rename(masks / path.name)
-    plan = _checked(root) if beside else _checked(root, f'lesions={masks}')
-    assert plan.problems == []
-    assert [job.reusable.files for job in plan.jobs] == [job.reusable.files for job in before.jobs]
-    assert [job.made_from for job in plan.jobs] == [job.made_from for job in before.jobs]
-
-
 def test_a_new_lesion_mask_processes_one_participant_again(sound, tmp_path):
     root = shutil.copytree(sound, tmp_path / 'study')
-    before = {job.participant: job.made_from for job in _checked(root).jobs}
-    seen = [before]
-    for factor in (1, 2):
-        _lesion(root, factor * BLOCK)
+    seen = []
+    for factor in (None, 0, 1, 2):  # An empty mask is no lesion.
+        if factor is not None:
+            _lesion(root, factor * BLOCK)
         plan = _checked(root)
         assert plan.problems == []
         seen.append({job.participant: job.made_from for job in plan.jobs})
     for label in LABELS:
-        digests = [each[label]['inputs'] for each in seen]
-        assert all(a != b for a, b in pairwise(digests)) == (label == '02')
+        changes = [a[label] != b[label] for a, b in pairwise(seen)]
+        assert changes == ([False, True, True] if label == '02' else [False] * 3)
 
 
 def test_participants_without_a_lesion_mask_are_no_gap(sound, tmp_path):

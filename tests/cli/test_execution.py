@@ -103,7 +103,6 @@ def config(tmp_path):
     [
         (refuse, 'x is 6; choose another'),
         (stumble, 'KeyError: 6'),
-        (die, 'RuntimeError: the process of this step was killed twice'),
     ],
 )
 def test_one_bad_branch_does_not_stop_the_others(config, function, reason):
@@ -117,7 +116,7 @@ def test_one_bad_branch_does_not_stop_the_others(config, function, reason):
         (('everyone', 'bad'), function.__name__)
     ]
     assert crashes[0].reason.startswith(reason)
-    assert 'Traceback' in crashes[0].report or function is die
+    assert 'Traceback' in crashes[0].report
     assert (('everyone', 'good', 'double_again'), 'end') in events
     assert (('everyone', 'bad', 'double_again'), 'end') not in events
     assert not list(config.work_dir.glob('crashes-*'))
@@ -136,6 +135,7 @@ def test_steps_that_died_together_are_tried_again_one_by_one(config, tmp_path):
     everyone.get_node('bad').inputs.x = 3
     crashes = run_workflow(everyone, config)
     assert [crash.step for crash in crashes] == ['bad']
+    assert 'the process of this step was killed twice' in crashes[0].reason
 
 
 @pytest.mark.slow
@@ -173,19 +173,6 @@ def test_what_goes_wrong_outside_of_steps_is_not_taken_for_their_failure(config)
 
 
 @pytest.mark.slow
-def test_steps_of_a_map_fail_one_by_one(config):
-    workflow = Workflow('mapped')
-    node = MapNode(Function(function=refuse), iterfield=['x'], name='refuse')
-    node.inputs.x = [1, 2]
-    workflow.add_nodes([node])
-    crashes = run_workflow(workflow, config)
-    assert [(crash.hierarchy, crash.step, crash.reason) for crash in crashes] == [
-        (('mapped',), 'refuse[0]', 'x is 1; choose another'),
-        (('mapped',), 'refuse[1]', 'x is 2; choose another'),
-    ]
-
-
-@pytest.mark.slow
 def test_threads_of_workers(config):
     before = {name: os.environ.get(name) for name in THREAD_SETTINGS}
     crashes = run_workflow(_chain('w', tell_threads), replace(config, omp_nthreads=3))
@@ -194,10 +181,8 @@ def test_threads_of_workers(config):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(('nprocs', 'fails'), [(3, False), (2, True)])
-def test_one_image_alone_uses_all_cores(config, nprocs, fails):
-    crashes = run_workflow(_chain('w', meet), replace(config, nprocs=nprocs))
-    assert bool(crashes) is fails
+def test_one_image_alone_uses_all_cores(config):
+    assert run_workflow(_chain('w', meet), replace(config, nprocs=3)) == []
 
 
 @pytest.mark.slow
@@ -207,7 +192,9 @@ def test_steps_of_a_map_share_the_cores(config):
     node.inputs.x = [1, 2, 3]
     workflow.add_nodes([node])
     crashes = run_workflow(workflow, replace(config, nprocs=3))
-    assert [crash.step for crash in crashes] == ['meet[0]', 'meet[1]', 'meet[2]']
+    assert [(crash.hierarchy, crash.step) for crash in crashes] == [
+        (('mapped',), f'meet[{number}]') for number in range(3)
+    ]
 
 
 @pytest.mark.slow
@@ -220,20 +207,16 @@ def test_a_plugin_file(config, tmp_path, plugin):
     assert [crash.step for crash in crashes] == ['refuse']
 
 
-@pytest.mark.parametrize(
-    ('text', 'message'),
-    [
+def test_wrong_plugin_files(tmp_path):
+    path = tmp_path / 'plugin.yml'
+    for text, message in (
         (': :', 'cannot be read as YAML'),
         ('n_procs: 2', 'expected "plugin: NAME"'),
         ('plugin: Red', r'unknown plugin Red; available: .*MultiProc'),
-        ('plugin: Linear\nplugin_args: 3', 'optional "plugin_args:"'),
-    ],
-)
-def test_wrong_plugin_files(tmp_path, text, message):
-    path = tmp_path / 'plugin.yml'
-    path.write_text(text)
-    with pytest.raises(UsageError, match=message):
-        read_plugin(path)
+    ):
+        path.write_text(text)
+        with pytest.raises(UsageError, match=message):
+            read_plugin(path)
 
 
 def nap(x):
@@ -256,10 +239,9 @@ def _participant(number):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('nprocs', [1, 3])
-def test_participants_are_finished_one_after_the_other(config, nprocs):
+def test_participants_are_finished_one_after_the_other(config):
     """With many participants on few cores; reports follow each of them, and all cores are busy."""
-    total, opened, ended, busy, running = 8, [], [], [], 0
+    nprocs, total, opened, ended, busy, running = 3, 8, [], [], [], 0
 
     def workflows():
         for number in range(total):
@@ -313,15 +295,3 @@ def test_memory_limits_what_runs_at_once(config):
     ended = []
     run_workflows(workflows, replace(config, mem_gb=3.0), lambda w, _: ended.append(w.name), count)
     assert (most, ended) == (1, ['sub-0', 'sub-1', 'sub-2'])
-
-
-@pytest.mark.slow
-def test_a_failure_stops_nobody_else(config):
-    ended = {}
-    workflows = [_chain(f'sub-{n}', double, refuse if n == 1 else double_again) for n in range(4)]
-    run_workflows(
-        iter(workflows),
-        replace(config, nprocs=1),
-        lambda workflow, crashes: ended.update({workflow.name: [c.step for c in crashes]}),
-    )
-    assert ended == {'sub-0': [], 'sub-1': ['refuse'], 'sub-2': [], 'sub-3': []}

@@ -138,85 +138,46 @@ def test_who_forgets_the_participants_is_told_the_option(home, tmp_path, capsys)
         assert 'if another table has it, add that table with --participants' in told
 
 
-def spoil(study, how: str) -> None:
-    """Change a study in one of the ways in which real tables are wrong."""
-    changes = {
-        'text': lambda: study.features.astype(object).pipe(put, 'sub-004', 'region_c', 'big'),
-        'copy': lambda: study.features.assign(region_d=study.features['region_a']),
-        'twice': lambda: study.features.rename({'sub-004': 'sub-005'}),
-    }
-    if how in changes:
-        study.features = changes[how]()
-    elif how == 'no control':
-        study.people['diagnosis'] = study.people['diagnosis'].replace('CN', 'MCI')
-    elif how == 'few controls':
-        study.people = study.people.assign(diagnosis=['CN'] * 3 + ['PT'] * 68)
-
-
 def put(frame, row, column, value):
     frame = frame.copy()
     frame.loc[row, column] = value
     return frame
 
 
-@pytest.mark.parametrize(
-    ('how', 'options', 'found'),
-    [
-        ('text', (), ['volumes.tsv', 'region_c', 'sub-004', '"big"']),
-        ('copy', (), ['volumes.tsv', 'region_a and region_d']),
-        ('twice', (), ['volumes.tsv', 'sub-005', 'more than one row']),
-        ('no control', (), ['participants.tsv', 'MCI, PT', '--control-label']),
-        ('few controls', (), ['0 controls left', 'site site0 has 2 controls']),
-        ('none', ('--covariates', 'ages'), ['participants.tsv', 'ages', 'age']),
-        ('none', ('--covariates', 'diagnosis'), ['diagnosis']),
-        ('none', ('--group-column', 'dx'), ['participants.tsv', 'dx', 'diagnosis']),
-        ('none', ('--features', 'muse139'), ['volumes.tsv', 'MUSE region 23']),
-    ],
-)
-def test_bad_data_are_named_and_nothing_is_written(tmp_path, capsys, how, options, found):
-    study = make_study()
-    spoil(study, how)
-    volumes, people = study.write(tmp_path)
+def test_bad_data_are_named_and_nothing_is_written(tmp_path, capsys):
+    """An example of each table and of an option; `tests/cohort` has the others."""
+    study, text, others = make_study(), make_study(), make_study()
+    text.features = put(text.features.astype(object), 'sub-004', 'region_c', 'big')
+    others.people['diagnosis'] = others.people['diagnosis'].replace('CN', 'MCI')
     out = tmp_path / 'model'
-    given = ('--participants', people, '--out', out, *PEOPLE, *QUICK_WORDS, *options)
-    assert run('fit', volumes, *given) == 65
-    message = capsys.readouterr().err
-    assert all(words in message for words in found), message
-    assert not out.exists()
+    for each, options, code, found in (
+        (text, (), 65, ['volumes.tsv', 'region_c', 'sub-004', '"big"']),
+        (others, (), 65, ['participants.tsv', 'MCI, PT', '--control-label']),
+        (study, ('--covariates', 'ages'), 65, ['participants.tsv', 'ages', 'age']),
+        (study, ('--features', 'muse139'), 65, ['volumes.tsv', 'MUSE region 23']),
+        (study, ('--features', 'nowhere.txt'), 2, ['nowhere.txt']),
+        (study, ('--ortho', 'nan'), 2, ['--ortho']),
+    ):
+        volumes, people = each.write(tmp_path)
+        given = ('--participants', people, '--out', out, *PEOPLE, *QUICK_WORDS, *options)
+        assert run('fit', volumes, *given) == code
+        message = capsys.readouterr().err
+        assert all(words in message for words in found), message
+        assert not out.exists()
 
 
-@pytest.mark.parametrize(
-    'options',
-    [
-        ('--features', 'nowhere.txt'),
-        ('--ortho', 'nan'),
-        ('--repetitions', 0),
-        ('--iterations', 0),
-        ('--n-patterns', 0),
-    ],
-)
-def test_wrong_usage_is_exit_code_2_and_writes_nothing(tmp_path, options):
-    volumes, people = make_study().write(tmp_path)
-    out = tmp_path / 'model'
-    assert run('fit', volumes, '--participants', people, '--out', out, *QUICK_WORDS, *options) == 2
-    assert not out.exists()
-
-
-@pytest.mark.parametrize(
-    ('more', 'code', 'told'),
-    [
-        ((), 0, 'made from the same inputs with the same options. Nothing was done'),
-        (('--random-seed', 8), 73, 'choose another folder or use --overwrite'),
-        (('--exclude', 'few.tsv'), 73, 'made from other inputs'),
-    ],
-)
-def test_a_finished_fit_is_not_repeated(home, tmp_path, monkeypatch, capsys, more, code, told):
+def test_a_finished_fit_is_not_repeated(home, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / 'few.tsv').write_text('participant_id\nsub-009\n')
     before = {path: path.stat().st_mtime_ns for path in (home / 'model').rglob('*')}
     command = ('fit', home / 'volumes.tsv', '--participants', home / 'participants.tsv')
-    assert run(*command, '--out', home / 'model', *PEOPLE, *QUICK_WORDS, *more) == code
-    assert told in ''.join(capsys.readouterr())
+    for more, code, told in (
+        ((), 0, 'made from the same inputs with the same options. Nothing was done'),
+        (('--random-seed', 8), 73, 'choose another folder or use --overwrite'),
+        (('--exclude', 'few.tsv'), 73, 'made from other inputs'),
+    ):
+        assert run(*command, '--out', home / 'model', *PEOPLE, *QUICK_WORDS, *more) == code
+        assert told in ''.join(capsys.readouterr())
     assert {path: path.stat().st_mtime_ns for path in (home / 'model').rglob('*')} == before
 
 
@@ -244,53 +205,43 @@ def test_apply_replaces_only_on_demand(home, tmp_path):
     assert listing(tmp_path) == written
 
 
-@pytest.mark.parametrize(
-    ('change', 'found'),
-    [
-        (lambda t: t.drop(columns='region_c'), ['region_c', 'the nearest of', 'region_']),
-        (lambda t: t.assign(region_c='x'), ['region_c', 'sub-001', '"x"']),
-        (lambda t: t.pipe(put, 'sub-009', 'region_c', -9), ['sub-009', 'region_c', '-9']),
-        (lambda t: t / 1000, ['new.tsv', 'times smaller than expected', 'unit']),
-        (lambda t: t.rename(lambda name: f'{name}x'), ['participants.tsv', '001x']),
-    ],
-)
-def test_apply_names_what_is_wrong(home, tmp_path, capsys, change, found):
-    change(make_study().features).to_csv(tmp_path / 'new.tsv', sep='\t', na_rep='n/a')
-    assert apply(home, tmp_path / 'new.tsv', tmp_path / 'r.tsv') == 65
-    message = capsys.readouterr().err
-    assert all(words in message for words in found), message
-    assert not (tmp_path / 'r.tsv').exists()
+def test_apply_names_what_is_wrong(home, tmp_path, capsys):
+    features = make_study().features
+    for table, found in (
+        (features.drop(columns='region_c'), ['region_c', 'the nearest of', 'region_']),
+        (put(features, 'sub-009', 'region_c', -9), ['sub-009', 'region_c', '-9']),
+        (features.rename(lambda name: f'{name}x'), ['participants.tsv', '001x']),
+    ):
+        table.to_csv(tmp_path / 'new.tsv', sep='\t', na_rep='n/a')
+        assert apply(home, tmp_path / 'new.tsv', tmp_path / 'r.tsv') == 65
+        message = capsys.readouterr().err
+        assert all(words in message for words in found), message
+        assert not (tmp_path / 'r.tsv').exists()
 
 
-@pytest.mark.parametrize(
-    ('table', 'value', 'reason'),
-    [('features', np.nan, 'no volume of region_c'), ('people', 999, 'age is 999'),
-     ('people', np.nan, 'age is missing')],
-)  # fmt: skip
-def test_who_cannot_be_used_has_a_row_with_the_reason(home, tmp_path, table, value, reason):
+def test_who_cannot_be_used_has_a_row_with_the_reason(home, tmp_path):
     study = make_study()
-    column = 'region_c' if table == 'features' else 'age'
-    setattr(study, table, put(getattr(study, table), 'sub-009', column, value))
+    study.features = put(study.features, 'sub-009', 'region_c', np.nan)
+    study.people = put(study.people, 'sub-010', 'age', 999)
     volumes, people = study.write(tmp_path)
     model = ('--model', home / 'model', '--out', tmp_path / 'r.tsv')
     assert run('apply', volumes, '--participants', people, *model) == 0
     results = read(tmp_path / 'r.tsv')
     assert results.index.tolist() == study.people.index.tolist()
-    assert results.loc['sub-009', ['r1', 'status']].tolist() == ['n/a', 'excluded']
-    assert reason in results.loc['sub-009', 'reason']
+    for name, reason in (('sub-009', 'no volume of region_c'), ('sub-010', 'age is 999')):
+        assert results.loc[name, ['r1', 'status']].tolist() == ['n/a', 'excluded']
+        assert reason in results.loc[name, 'reason']
     assert 'reason' in json.loads((tmp_path / 'r.json').read_text())
 
 
-@pytest.mark.parametrize('name', ['volumes.tsv', 'participants.tsv', 'link.tsv', 'model/model.tsv'])
-def test_inputs_are_never_overwritten(home, tmp_path, capsys, name):
-    shutil.copytree(home, tmp_path / 'home')
-    folder = tmp_path / 'home'
+def test_inputs_are_never_overwritten(home, tmp_path, capsys):
+    folder = shutil.copytree(home, tmp_path / 'home')
     (folder / 'link.tsv').symlink_to(folder / 'volumes.tsv')
-    before = {path: path.read_bytes() for path in folder.rglob('*') if path.is_file()}
-    assert apply(folder, folder / 'volumes.tsv', folder / name, '--overwrite') == 73
-    assert 'would replace the input' in capsys.readouterr().err
     table = shutil.copy(folder / 'volumes.tsv', folder / 'model' / 'rindices.tsv')
-    before[folder / 'model' / 'rindices.tsv'] = (folder / 'volumes.tsv').read_bytes()
+    before = {path: path.read_bytes() for path in folder.rglob('*') if path.is_file()}
+    for name in ('volumes.tsv', 'participants.tsv', 'link.tsv', 'model/model.tsv'):
+        assert apply(folder, folder / 'volumes.tsv', folder / name, '--overwrite') == 73
+        assert 'would replace the input' in capsys.readouterr().err
     people = ('--participants', folder / 'participants.tsv')
     assert run('fit', table, *people, '--out', folder / 'model', '--overwrite', *QUICK_WORDS) == 73
     assert {path: path.read_bytes() for path in before} == before
@@ -335,17 +286,15 @@ def test_apply_compares_patients_with_controls_where_diagnoses_are_known(home, t
     assert stored['estimate'] == pytest.approx(area, abs=1e-5)
 
 
-@pytest.mark.parametrize(('choice', 'code'), [(None, 65), ('error', 65), ('skip', 0)])
-def test_unseen_sites(home, tmp_path, choice, code):
+def test_unseen_sites(home, tmp_path):
     study = make_study()
     study.people.loc['sub-002', 'site'] = 'moon'
     volumes, people = study.write(tmp_path)
     model = ('--model', home / 'model', '--out', tmp_path / 'r.tsv')
-    options = () if choice is None else ('--unseen-site', choice)
-    assert run('apply', volumes, '--participants', people, *model, *options) == code
-    if code == 0:
-        status = read(tmp_path / 'r.tsv')['status']
-        assert status[status != 'complete'].to_dict() == {'sub-002': 'unharmonized'}
+    for options, code in (((), 65), (('--unseen-site', 'skip'), 0)):
+        assert run('apply', volumes, '--participants', people, *model, *options) == code
+    status = read(tmp_path / 'r.tsv')['status']
+    assert status[status != 'complete'].to_dict() == {'sub-002': 'unharmonized'}
 
 
 def test_the_card_is_shown(home, capsys):
@@ -363,11 +312,9 @@ def test_the_card_is_shown(home, capsys):
         assert words in text
 
 
-@pytest.mark.parametrize('command', ['fit', 'apply', 'card'])
-def test_every_option_is_explained(command):
-    parser = build_parser()._subparsers._group_actions[0].choices[command]
-    for action in parser._actions:
-        assert action.help, action.option_strings
+def test_every_option_is_explained():
+    for parser in build_parser()._subparsers._group_actions[0].choices.values():
+        assert all(action.help for action in parser._actions)
         assert '%' not in parser.format_help()
 
 

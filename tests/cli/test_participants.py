@@ -135,35 +135,11 @@ def test_whoever_was_not_finished_is_told_even_without_a_crash(tmp_path, capsys)
 
 
 @pytest.mark.usefixtures('unfinished')
-@pytest.mark.parametrize(('options', 'expected'), [([], 1), (['-q'], 0), (['--reports-only'], 0)])
-def test_a_run_says_at_once_how_long_it_takes(tmp_path, capsys, options, expected):
+def test_a_run_tells_how_long_it_takes_and_logs_who_fails_the_check(tmp_path, capsys):
     arguments = write_study(tmp_path, T1W.format('01'), T1W.format('02'))
-    assert main([*arguments, *options]) == 1
-    told = capsys.readouterr().err
-    assert told.count('Processing 2 images. Estimate') == expected
-
-
-@pytest.mark.usefixtures('unfinished')
-def test_intermediate_results_of_another_image_are_not_used(tmp_path):
-    arguments = write_study(tmp_path, T1W.format('01'))
-    assert main(arguments) == 1
-    (stored,) = tmp_path.rglob(participants.MADE_FROM)
-    step = stored.with_name('step')
-    step.touch()
-    assert main(arguments) == 1
-    assert step.exists()
-    image = tmp_path / 'dataset' / T1W.format('01')
-    before, content = image.stat(), image.read_bytes()
-    image.write_bytes(content[:5] + b'\1' + content[6:])
-    os.utime(image, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert image.stat().st_size == before.st_size
-    assert main(arguments) == 1
-    assert not step.exists()
-
-
-@pytest.mark.usefixtures('unfinished')
-def test_who_fails_the_check_has_a_log(tmp_path, capsys):
-    arguments = write_study(tmp_path, T1W.format('01'), T1W.format('02'))
+    for options, expected in (([], 1), (['-q'], 0), (['--reports-only'], 0)):
+        assert main([*arguments, *options]) == 1
+        assert capsys.readouterr().err.count('Processing 2 images. Estimate') == expected
     (tmp_path / 'dataset' / T1W.format('02')).write_bytes(b'')
     (tmp_path / 'dataset' / 'sub-03').mkdir()
     assert main(arguments) == 1
@@ -185,23 +161,17 @@ def test_atlases_may_be_called_as_participants_are(unfinished, tmp_path):
         assert len(node.inputs.atlas_t1w) == 2
 
 
-@pytest.mark.parametrize(
-    ('changed', 'reason'),
-    [
-        ({}, None),
-        ({'labels': 'other files'}, None),
-        ({'segmentation': 'muse'}, 'made with another segmentation'),
-    ],
-)
-def test_reports_do_not_look_for_regions_that_were_not_made(tmp_path, changed, reason):
+def test_reports_do_not_look_for_regions_that_were_not_made(tmp_path):
     options = {'segmentation': 'network', 'labels': 'files'}
-    made_from = {'version': '1', 'options': options | changed}
-    write_record(record_path(tmp_path, ('01', None)), tmp_path, made_from, [])
     job = Job(T1wImage('01', None, None, Path('t1w')), Reusable(), {'options': options})
     config = AppConfig(tmp_path, tmp_path, ('participant',), reports_only=True)
-    processing = participants.Processing(config, None, Plan([job], [], []))
-    assert [reason in each.reason for each in processing._problems] == ([True] if reason else [])
-    assert processing._done('01') == ([] if reason else [job])
+    for changed, is_other in (({'labels': 'other files'}, False), ({'segmentation': 'muse'}, True)):
+        made_from = {'version': '1', 'options': options | changed}
+        write_record(record_path(tmp_path, ('01', None)), tmp_path, made_from, [])
+        processing = participants.Processing(config, None, Plan([job], [], []))
+        found = ['made with another segmentation' in each.reason for each in processing._problems]
+        assert found == ([True] if is_other else [])
+        assert processing._done('01') == ([] if is_other else [job])
 
 
 @pytest.mark.slow
@@ -337,18 +307,13 @@ def progress(tmp_path):
     return progress
 
 
-@pytest.mark.parametrize(
-    ('events', 'expected'),
-    [
-        (['start', 'end'], ['n4: started', 'n4: done in 0.0 s']),
-        (['start', 'ready'], ['n4: started', 'n4: ready']),
-        (['start', 'exception'], ['n4: started', 'n4: failed']),
-    ],
-)
-def test_the_log_of_an_image(progress, tmp_path, events, expected):
-    for event in events:
-        progress(('all', 'sub-01', 'n4'), event)
+def test_the_log_of_an_image(progress, tmp_path):
+    ends = {'end': 'done in 0.0 s', 'ready': 'ready', 'exception': 'failed'}
+    for event in ends:
+        for each in ('start', event):
+            progress(('all', 'sub-01', 'n4'), each)
     lines = (tmp_path / 'logs' / 'sub-01.log').read_text().splitlines()
+    expected = [f'n4: {text}' for end in ends.values() for text in ('started', end)]
     assert [line.split(' ', 2)[2] for line in lines] == expected
     assert not (tmp_path / 'logs' / 'sub-02.log').exists()
 

@@ -15,7 +15,6 @@ from surreal_bids.cli.plan import (
     estimate,
     gaps,
     lacking_space,
-    log_job,
     log_licence,
     log_reuse,
     make_plan,
@@ -67,15 +66,9 @@ def test_at_first_every_image_is_pending(config):
     assert found.jobs[0].entities == {'participant': '01', 'session': None}
 
 
-def test_what_is_done_is_left_alone(config, caplog):
+def test_what_is_done_is_left_alone(config):
     finish(config, _plan(config).jobs[1])
-    jobs = _plan(config).jobs
-    with caplog.at_level(logging.INFO, 'surreal_bids'):
-        for job in jobs:
-            log_job(job)
-    assert [bool(job.reason) for job in jobs] == [True, False, True]
-    assert 'sub-02: outputs are complete' in caplog.text
-    assert 'sub-01: will be processed (not processed yet)' in caplog.text
+    assert [bool(job.reason) for job in _plan(config).jobs] == [True, False, True]
 
 
 @pytest.mark.parametrize('what', ['options', 'inputs'])
@@ -95,15 +88,13 @@ def test_images_that_cannot_be_used_are_not_planned(config):
     assert [(problem.name, problem.step) for problem in found.problems] == [('sub-02', 'check')]
 
 
-def test_what_is_reused_is_logged_and_matters(config, tmp_path, caplog):
+def test_what_is_reused_matters(config, tmp_path):
     before = _plan(config).jobs
     folder = tmp_path / 'dlmuse'
     folder.mkdir()
     (folder / 'sub-01_dseg.nii.gz').write_text('labels')
     jobs = _plan(replace(config, derivatives=(f'dlmuse={folder}',))).jobs
-    with caplog.at_level(logging.INFO, 'surreal_bids'):
-        log_job(jobs[0])
-    assert f'sub-01: segmentation taken from {folder / "sub-01_dseg.nii.gz"}' in caplog.text
+    assert jobs[0].reusable.files == {'segmentation': folder / 'sub-01_dseg.nii.gz'}
     assert jobs[0].made_from != before[0].made_from
     assert jobs[1].made_from == before[1].made_from
 
@@ -184,9 +175,7 @@ def test_a_table_shows_for_how_many_images_results_were_found(config, tmp_path, 
     assert [line.rsplit('  ', 1)[1].strip() for line in table.splitlines()] == [
         'Images', '2 of 3', '0 of 3', '0 of 3', '0 of 3',
     ]  # fmt: skip
-    with caplog.at_level(logging.INFO, 'surreal_bids'):
-        log_reuse(config, jobs)
-    assert table in caplog.text
+    log_reuse(config, jobs)
     assert 'fmriprep: T1w image found for 2 of 3 images' in caplog.text
     assert reuse_table(replace(config, derivatives=()), jobs) == ''
 

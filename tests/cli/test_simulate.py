@@ -41,10 +41,9 @@ def cn_table(tmp_path):
     return path
 
 
-@pytest.mark.parametrize('task', ['basic', 'overlap', 'scarce', 'noise', 'mild'])
-def test_tables_are_written_and_announced(tmp_path, capsys, task):
+def test_tables_are_written_and_announced(tmp_path, capsys):
     out = tmp_path / 'new' / 'folder'
-    assert run(out, '--task', task, *SMALL) == 0
+    assert run(out, '--task', 'overlap', *SMALL) == 0
     assert {path.stem for path in out.iterdir()} == {
         'dataset_description',
         'participants',
@@ -67,9 +66,8 @@ def test_the_same_simulation_may_be_repeated_and_gives_the_same_bytes(tmp_path):
     assert checksums(out) == before
 
 
-@pytest.mark.parametrize('change', [('--seed', 4), ('--task', 'mild'), ('--n-cn', 5)])
-def test_another_simulation_is_overwritten_only_on_demand(tmp_path, change):
-    out = tmp_path / 'out'
+def test_another_simulation_is_overwritten_only_on_demand(tmp_path):
+    out, change = tmp_path / 'out', ('--seed', 4)
     run(out, *SMALL)
     before = checksums(out)
     with pytest.raises(OutputError, match='--overwrite'):
@@ -79,15 +77,15 @@ def test_another_simulation_is_overwritten_only_on_demand(tmp_path, change):
     assert checksums(out) != before
 
 
-@pytest.mark.parametrize('content', [None, '{}', 'no json'])
-def test_a_folder_of_someone_else_is_left_alone(tmp_path, content):
+def test_a_folder_of_someone_else_is_left_alone(tmp_path):
     (tmp_path / 'thesis.txt').write_text('years of work')
-    if content is not None:
-        (tmp_path / 'simulation.json').write_text(content)
-    before = checksums(tmp_path)
-    with pytest.raises(OutputError, match=r'other files|another simulation|not readable'):
-        run(tmp_path, *SMALL)
-    assert checksums(tmp_path) == before
+    for content in (None, '{}', 'no json'):
+        if content is not None:
+            (tmp_path / 'simulation.json').write_text(content)
+        before = checksums(tmp_path)
+        with pytest.raises(OutputError, match=r'other files|another simulation|not readable'):
+            run(tmp_path, *SMALL)
+        assert checksums(tmp_path) == before
 
 
 def test_controls_come_from_a_table(tmp_path, cn_table):
@@ -123,21 +121,12 @@ def test_options_become_the_plan(tmp_path, calls, capsys):
     assert str(tmp_path) in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    'words',
-    ['--nprocs 0', '--n-cn -1', '--sites 0', '--n-cn 0 --n-pt 0', '--seed -3'],
-)
-def test_impossible_values_are_usage_errors(tmp_path, calls, words, capsys):
-    assert main(['cohort', str(tmp_path), *words.split()]) == 2
-    assert words.split()[0] in capsys.readouterr().err
-    assert not calls
-
-
-def test_too_many_patterns_are_refused_before_anything_is_written(tmp_path, capsys):
-    out = tmp_path / 'out'
-    assert main(['cohort', str(out), '--patterns', '9']) == 2
-    assert not out.exists()
-    assert '--patterns 9' in capsys.readouterr().err
+def test_impossible_values_are_usage_errors(tmp_path, calls, capsys):
+    for words in ('--nprocs 0', '--n-cn -1', '--sites 0', '--n-cn 0 --n-pt 0', '--patterns 9'):
+        assert main(['cohort', str(tmp_path / 'out'), *words.split()]) == 2
+        assert words.split()[0] in capsys.readouterr().err
+        assert not calls
+        assert not (tmp_path / 'out').exists()
 
 
 PEOPLE = [f'sub-{k:02d}' for k in range(12)]
@@ -152,19 +141,18 @@ def truth(tmp_path):
     return table, write_tsv(tmp_path / 'severities.tsv', table)
 
 
-@pytest.mark.parametrize('order', [['r1', 'r2'], ['r2', 'r1']])
-@pytest.mark.parametrize('shuffle', [False, True])
-def test_patterns_and_people_in_any_order_score_perfectly(tmp_path, truth, capsys, order, shuffle):
+def test_patterns_and_people_in_any_order_score_perfectly(tmp_path, truth, capsys):
+    """Also if severities have the names of a simulated cohort."""
     table, path = truth
-    estimates = table.rename(columns=dict(zip(['r1', 'r2'], order)))
-    if shuffle:
-        estimates = estimates.iloc[::-1]
+    estimates = table.rename(columns={'r1': 'r2', 'r2': 'r1'}).iloc[::-1]
     rindices = write_tsv(tmp_path / 'rindices.tsv', estimates)
-    assert main(['score', str(rindices), str(path)]) == 0
-    printed = capsys.readouterr().out
-    assert '8 patients' in printed
-    assert f'true r1 is found as {order[0]}: c-index 1.000' in printed
-    assert '(pattern-c-index) 1.000' in printed
+    for names in (['r1', 'r2'], ['pattern_1', 'pattern_2']):
+        write_tsv(path, table.rename(columns=dict(zip(('r1', 'r2'), names))))
+        assert main(['score', str(rindices), str(path)]) == 0
+        printed = capsys.readouterr().out
+        assert '8 patients' in printed
+        assert f'true {names[0]} is found as r2: c-index 1.000' in printed
+        assert '(pattern-c-index) 1.000' in printed
 
 
 def test_the_mean_is_the_pattern_c_index_of_the_patients(tmp_path, truth, capsys):
@@ -177,34 +165,16 @@ def test_the_mean_is_the_pattern_c_index_of_the_patients(tmp_path, truth, capsys
     assert f'(pattern-c-index) {expected:.3f}' in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ('change', 'message'),
-    [
-        (lambda t: t.assign(participant_id=[f'sub-x{k}' for k in range(12)]), '0 patients'),
-        (lambda t: t.rename(columns={'r1': 'a', 'r2': 'b'}), 'no column r1, r2'),
-    ],
-)
-def test_tables_that_do_not_belong_together_are_an_error(tmp_path, truth, capsys, change, message):
+def test_tables_that_do_not_belong_together_are_an_error(tmp_path, truth, capsys):
     table, path = truth
-    rindices = write_tsv(tmp_path / 'rindices.tsv', change(table))
-    assert main(['score', str(rindices), str(path)]) == 65
-    assert message in capsys.readouterr().err
-
-
-def test_names_of_simulated_cohorts_are_understood(tmp_path, truth, capsys):
-    table, _ = truth
-    cohort = table.rename(columns={'r1': 'pattern_1', 'r2': 'pattern_2'})
-    severities = write_tsv(tmp_path / 'cohort.tsv', cohort)
-    rindices = write_tsv(tmp_path / 'rindices.tsv', table)
-    assert main(['score', str(rindices), str(severities)]) == 0
-    assert 'true pattern_2 is found as r2: c-index 1.000' in capsys.readouterr().out
-
-
-def test_fewer_patterns_than_were_simulated_are_an_error(tmp_path, truth, capsys):
-    table, path = truth
-    rindices = write_tsv(tmp_path / 'rindices.tsv', table.drop(columns='r2'))
-    assert main(['score', str(rindices), str(path)]) == 65
-    assert '1 pattern, but 2 were simulated' in capsys.readouterr().err
+    for estimates, message in (
+        (table.assign(participant_id=[f'sub-x{k}' for k in range(12)]), '0 patients'),
+        (table.rename(columns={'r1': 'a', 'r2': 'b'}), 'no column r1, r2'),
+        (table.drop(columns='r2'), '1 pattern, but 2 were simulated'),
+    ):
+        rindices = write_tsv(tmp_path / 'rindices.tsv', estimates)
+        assert main(['score', str(rindices), str(path)]) == 65
+        assert message in capsys.readouterr().err
 
 
 HIPPOCAMPI, LINGUAL_GYRI = (47, 48), (134, 135)
@@ -233,24 +203,21 @@ def write_t_map(folder, contrast, labels, indices):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ('concerned', 'lowest', 'highest'),
-    [((HIPPOCAMPI, LINGUAL_GYRI), 0.9, 1.0), ((LINGUAL_GYRI, HIPPOCAMPI), 0.4, 0.6)],
-    ids=['the regions of the patterns', 'other regions'],
-)
-def test_maps_are_scored_by_the_regions_they_concern(
-    tmp_path, truth, labels, capsys, concerned, lowest, highest
-):
+def test_maps_are_scored_by_the_regions_they_concern(tmp_path, truth, labels, capsys):
     table, path = truth
-    for contrast, indices in zip(('r1', 'r2'), concerned):
-        write_t_map(tmp_path, contrast, labels, indices)
     patterns = pd.DataFrame({'pattern': [1, 1, 2, 2], 'index': [*HIPPOCAMPI, *LINGUAL_GYRI]})
     write_tsv(tmp_path / 'patterns.tsv', patterns)
     rindices = write_tsv(tmp_path / 'rindices.tsv', table)
-    assert main(['score', str(rindices), str(path), '--maps', str(tmp_path)]) == 0
-    scores = [float(score) for score in re.findall(r'its map ([\d.]+)', capsys.readouterr().out)]
-    assert len(scores) == 2
-    assert all(lowest < score < highest for score in scores)
+    for concerned, lowest, highest in (
+        ((HIPPOCAMPI, LINGUAL_GYRI), 0.9, 1.0),
+        ((LINGUAL_GYRI, HIPPOCAMPI), 0.4, 0.6),
+    ):
+        for contrast, indices in zip(('r1', 'r2'), concerned):
+            write_t_map(tmp_path, contrast, labels, indices)
+        assert main(['score', str(rindices), str(path), '--maps', str(tmp_path)]) == 0
+        scores = re.findall(r'its map ([\d.]+)', capsys.readouterr().out)
+        assert len(scores) == 2
+        assert all(lowest < float(score) < highest for score in scores)
 
 
 def test_missing_maps_are_an_error(tmp_path, truth, capsys):

@@ -8,16 +8,18 @@ import pandas as pd
 import pytest
 from nipype.interfaces.base import BaseInterfaceInputSpec
 
-from surreal_bids.bids.outputs import MASK_METHODS, Record, VisitOutputs
+from surreal_bids.bids.outputs import (
+    MASK_METHODS,
+    Provenance,
+    Record,
+    VisitOutputs,
+    describe_outputs,
+)
 from surreal_bids.cautions import Caution
 from surreal_bids.files import write_image, write_tsv
 from surreal_bids.imaging.transforms import affine_transform, write_transform
 from surreal_bids.interfaces.anatomy import ImageStep, MeasureQuality
-from surreal_bids.interfaces.outputs import (
-    DescribeOutputs,
-    SaveOutput,
-    WriteRecord,
-)
+from surreal_bids.interfaces.outputs import SaveOutput, WriteRecord
 from surreal_bids.templates import BUILTIN_LICENCE, MUSE_LABELS, TISSUES
 from tests.interfaces import phantom
 
@@ -43,7 +45,8 @@ def test_an_image_goes_to_its_place(tmp_path):
         output_dir=str(tmp_path / 'out'),
         output_name='t1w',
         entities=ENTITIES,
-        metadata={'SkullStripped': True},
+        provenance=PROVENANCE,
+        mask_method='stripped',
     )
     written = save.run(cwd=str(tmp_path)).outputs.out_files
     target = tmp_path / 'out' / 'sub-01' / 'anat' / 'sub-01_desc-preproc_T1w.nii.gz'
@@ -51,9 +54,8 @@ def test_an_image_goes_to_its_place(tmp_path):
     np.testing.assert_array_equal(
         nib.Nifti1Image.from_filename(target).get_fdata().ravel(), np.arange(504)
     )
-    assert json.loads(target.with_name('sub-01_desc-preproc_T1w.json').read_text()) == {
-        'SkullStripped': True
-    }
+    sidecar = json.loads(target.with_name('sub-01_desc-preproc_T1w.json').read_text())
+    assert sidecar == {'SkullStripped': True, 'Sources': PROVENANCE['t1w']}
     assert not list(target.parent.glob('.*')), 'no temporary file stays'
 
 
@@ -89,31 +91,21 @@ def test_the_record_has_the_warnings_of_all_steps(tmp_path):
     assert logging.getLogger('surreal_bids').handlers == before
 
 
-@pytest.mark.parametrize(
-    ('method', 'stripped', 'words'),
-    [
-        ('stripped', True, MASK_METHODS['stripped']),
-        ('deepbet', False, MASK_METHODS['deepbet']),
-        ('fmriprep', False, 'Taken from fmriprep'),
-    ],
-)
-def test_sidecars_say_how_the_brain_was_found(tmp_path, method, stripped, words):
-    interface = DescribeOutputs(mask_method=method, provenance=PROVENANCE)
-    outputs = interface.run(cwd=str(tmp_path)).outputs
-    assert outputs.t1w['SkullStripped'] is stripped
-    assert (outputs.brain_mask['Method'], outputs.brain_mask['Description']) == (method, words)
-    assert outputs.segmentation_volumes['AtlasLicense'] == 'free'
-    assert outputs.ravens['TemplateLicense'] == BUILTIN_LICENCE
-    assert outputs.t1w['Sources'] == PROVENANCE['t1w']
-
-
-@pytest.mark.parametrize('computed', [True, False])
-def test_sidecars_say_what_volumes_tell_of_a_lesion(tmp_path, computed):
-    provenance = {**PROVENANCE, 'regions_computed': computed}
-    step = DescribeOutputs(mask_method='deepbet', provenance=provenance)
-    sidecar = step.run(cwd=str(tmp_path)).outputs.segmentation_volumes
-    assert sidecar['RegionsComputed'] is computed
-    assert ('before the lesion' in sidecar['lesion_share']['Description']) == computed
+def test_sidecars_tell_methods_sources_and_licences():
+    for method, words in {**MASK_METHODS, 'fmriprep': 'Taken from fmriprep'}.items():
+        found = describe_outputs(Provenance(**PROVENANCE), method)
+        assert found['t1w']['SkullStripped'] is (method == 'stripped')
+        assert found['t1w']['Sources'] == PROVENANCE['t1w']
+        assert (found['brain_mask']['Method'], found['brain_mask']['Description']) == (
+            method,
+            words,
+        )
+        assert found['ravens']['TemplateLicense'] == BUILTIN_LICENCE
+    for computed in (True, False):
+        provenance = Provenance(**PROVENANCE, regions_computed=computed)
+        sidecar = describe_outputs(provenance, 'deepbet')['segmentation_volumes']
+        assert (sidecar['RegionsComputed'], sidecar['AtlasLicense']) == (computed, 'free')
+        assert ('before the lesion' in sidecar['lesion_share']['Description']) == computed
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 
 from surreal_bids.analysis.engine import OF_CENTILES
 from surreal_bids.bids.outputs import output_path
-from surreal_bids.exceptions import OutputError
+from surreal_bids.exceptions import DataError, OutputError
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.interfaces.group import WriteIndividuals
 from surreal_bids.progress import STATUS, read_status
@@ -55,7 +55,7 @@ def test_r_indices_of_an_earlier_run_do_not_stay_where_new_ones_fail(step, tmp_p
     path = tmp_path / 'out' / 'sub-01.html'
 
     def fail(*_):
-        raise ValueError('no figure')
+        raise DataError('no figure')
 
     step.inputs.again = True
     with monkeypatch.context() as patched:

@@ -11,10 +11,7 @@ from nipype.pipeline.engine.utils import generate_expanded_graph
 from surreal_bids.bids.derivatives import Reusable
 from surreal_bids.bids.outputs import Provenance
 from surreal_bids.workflows.anatomy import AtlasFiles
-from surreal_bids.workflows.participant import (
-    AnatomySettings,
-    init_participant_wf,
-)
+from surreal_bids.workflows.participant import AnatomySettings, init_participant_wf
 
 HERE = Path(__file__)
 ATLASES = (AtlasFiles(HERE, HERE), AtlasFiles(HERE, HERE))
