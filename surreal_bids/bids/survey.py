@@ -88,8 +88,6 @@ class Survey:
         table, voxels that are not finite.
     expected
         Visits that should have outputs, with or without an image.
-    damaged
-        Names of images that cannot be used.
     other_sessions
         Images of the same participants in sessions that were not selected.
     """
@@ -99,7 +97,6 @@ class Survey:
     problems: list[Problem]
     notes: list[Caution]
     expected: list[Visit]
-    damaged: frozenset[str] = frozenset()
     other_sessions: Sequence[T1wImage] = ()
 
 
@@ -155,7 +152,6 @@ def survey_dataset(config: AppConfig) -> Survey:
         sorted(problems, key=str),
         sorted(notes, key=str),
         [*(image.visit for image in images), *lacking, *empty],
-        frozenset(problem.name for problem in damaged),
         others,
     )
 
@@ -309,30 +305,22 @@ def check_images(images: Sequence[T1wImage]) -> tuple[list[Problem], list[Cautio
     with ThreadPoolExecutor(IMAGES_AT_A_TIME) as pool:
         seen = list(with_bar(pool.map(_look_at, images), 'Checking images', len(images)))
     problems = [each for each in seen if isinstance(each, Problem)]
-    sound = {image: each for image, each in zip(images, seen) if isinstance(each, Voxels)}
-    notes = [
-        note._replace(who=image.name) for image, voxels in sound.items() for note in voxels.notes
-    ]
-    return [*problems, *_copies(sound)], notes
+    sound = {image: each for image, each in zip(images, seen) if not isinstance(each, Problem)}
+    notes = [note._replace(who=image.name) for image, (_, notes) in sound.items() for note in notes]
+    return [*problems, *_copies({image: digest for image, (digest, _) in sound.items()})], notes
 
 
-def _look_at(image: T1wImage) -> Voxels | Problem:
+def _look_at(image: T1wImage) -> tuple[str, list[Caution]] | Problem:
     try:
         return check_image(image.path)
     except DataError as error:
         return Problem(image.name, str(error))
 
 
-@dataclass(frozen=True)
-class Voxels:
-    """Digest of the voxels of an image, and warnings."""
+def check_image(path: Path) -> tuple[str, list[Caution]]:
+    """Read an image and check voxel size, sides and field of view.
 
-    digest: str
-    notes: Sequence[Caution] = ()
-
-
-def check_image(path: Path) -> Voxels:
-    """Read an image; check voxel size, sides and field of view.
+    Returns a digest of the voxels, and warnings.
 
     Raises
     ------
@@ -355,7 +343,7 @@ def check_image(path: Path) -> Voxels:
     # A copy with another type, byte order or scale has the same digest.
     digest = hashlib.sha256(str(image.shape).encode())
     digest.update(np.asarray(values, dtype='<f4', order='F').tobytes('F'))
-    return Voxels(digest.hexdigest(), notes)
+    return digest.hexdigest(), notes
 
 
 def _check_sides(path: Path) -> None:
@@ -405,11 +393,11 @@ def is_blank(path: Path) -> bool:
         return False
 
 
-def _copies(sound: Mapping[T1wImage, Voxels]) -> list[Problem]:
+def _copies(digests: Mapping[T1wImage, str]) -> list[Problem]:
     """Report images with identical voxels: at least one has the wrong name."""
     alike: dict[str, list[T1wImage]] = {}
-    for image, voxels in sound.items():
-        alike.setdefault(voxels.digest, []).append(image)
+    for image, digest in digests.items():
+        alike.setdefault(digest, []).append(image)
     return [
         Problem(
             image.name,

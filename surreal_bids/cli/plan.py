@@ -127,7 +127,8 @@ class Plan:
 def make_plan(config: AppConfig, survey: Survey) -> Plan:
     """Find the results to reuse and the complete outputs of each image."""
     identity = study_identity(config)
-    sound = [image for image in survey.images if image.name not in survey.damaged]
+    bad = {problem.name for problem in survey.problems}
+    sound = [image for image in survey.images if image.name not in bad]
     jobs, problems = _plan_jobs(config, identity, sound)
     others, _ = _plan_jobs(config, identity, survey.other_sessions)
     return Plan(jobs, [*survey.problems, *problems], others)

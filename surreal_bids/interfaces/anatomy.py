@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +18,6 @@ from nipype.interfaces.base import (
     traits,
 )
 
-from surreal_bids.cautions import Caution, CheckList
 from surreal_bids.files import write_image, write_json, write_tsv
 from surreal_bids.images import Image, like, load_image, require_same_grid
 from surreal_bids.interfaces import Step
@@ -92,45 +88,6 @@ def torch_device(name: str) -> str:
     return 'cpu' if name == 'mps' else name
 
 
-WARNINGS = 'warnings.json'
-"""File with the warnings of a step, in its working folder."""
-
-
-class ImageStep(Step):
-    """Base class of anatomical steps; their warnings are stored for the record of the outputs."""
-
-    def run(
-        self, cwd: str | None = None, ignore_exception: bool | None = None, **inputs: Any
-    ) -> Any:
-        """Run the interface."""
-        with _kept_warnings(Path(cwd or Path.cwd()) / WARNINGS):
-            return super().run(cwd=cwd, ignore_exception=ignore_exception, **inputs)
-
-
-@contextmanager
-def _kept_warnings(path: Path) -> Iterator[None]:
-    """Write warnings of this package to a file; without warnings, there is no file."""
-    path.unlink(missing_ok=True)
-    kept, logger = CheckList(), logging.getLogger('surreal_bids')
-    logger.addHandler(kept)
-    try:
-        yield
-    finally:
-        logger.removeHandler(kept)
-        if kept.cautions:
-            write_json(path, kept.cautions)
-
-
-def warnings_in(folder: Path) -> list[Caution]:
-    """Collect the warnings of the steps of a workflow, without repetitions."""
-    found = [
-        Caution(*each)
-        for path in sorted(folder.rglob(WARNINGS))
-        for each in json.loads(path.read_text(encoding='utf-8'))
-    ]
-    return list(dict.fromkeys(found))
-
-
 class _LesionInput(BaseInterfaceInputSpec):
     lesion_file = File(exists=True, desc='lesion mask')
 
@@ -153,7 +110,7 @@ class _FindBrainOutput(TraitedSpec):
     method = traits.Str(desc='method: stripped or deepbet')
 
 
-class FindBrain(ImageStep):
+class FindBrain(Step):
     """Extract the brain; see :func:`surreal_bids.imaging.brain.brain_mask`."""
 
     input_spec = _FindBrainInput
@@ -184,7 +141,7 @@ class _CorrectBiasOutput(TraitedSpec):
     out_file = File(exists=True, desc='corrected T1w image')
 
 
-class CorrectBias(ImageStep):
+class CorrectBias(Step):
     """Divide a T1w image by its bias field; see :func:`surreal_bids.imaging.bias.correct_bias`."""
 
     input_spec = _CorrectBiasInput
@@ -209,7 +166,7 @@ class _ClassifyTissueOutput(TraitedSpec):
     share_files = traits.List(File(exists=True), desc='partial-volume fractions of GM, WM and CSF')
 
 
-class ClassifyTissue(ImageStep):
+class ClassifyTissue(Step):
     """Classify tissue with warped priors; see :mod:`surreal_bids.imaging.tissue`."""
 
     input_spec = _ClassifyTissueInput
@@ -240,7 +197,7 @@ class _RegisterTemplateOutput(TraitedSpec):
     std2anat_xfm = File(exists=True, desc='resamples template images on the grid of the T1w')
 
 
-class RegisterTemplate(ImageStep):
+class RegisterTemplate(Step):
     """Register a T1w image to the template; see :mod:`surreal_bids.imaging.registration`."""
 
     input_spec = _RegisterTemplateInput
@@ -277,7 +234,7 @@ class _ConvertTransformOutput(TraitedSpec):
     out_file = File(exists=True, desc='displacement field')
 
 
-class ConvertTransform(ImageStep):
+class ConvertTransform(Step):
     """Convert an ITK transform of another program to a displacement field."""
 
     input_spec = _ConvertTransformInput
@@ -300,7 +257,7 @@ class _MakeRavensOutput(TraitedSpec):
     out_files = traits.List(File(exists=True), desc='RAVENS map of each tissue')
 
 
-class MakeRavens(ImageStep):
+class MakeRavens(Step):
     """Compute RAVENS maps; see :func:`surreal_bids.imaging.ravens.ravens_maps`."""
 
     input_spec = _MakeRavensInput
@@ -328,7 +285,7 @@ class _RegisterAtlasOutput(TraitedSpec):
     xfm_file = File(exists=True, desc='resamples the atlas on the grid of the T1w')
 
 
-class RegisterAtlas(ImageStep):
+class RegisterAtlas(Step):
     """Register an atlas to a T1w image; see :mod:`surreal_bids.imaging.registration`."""
 
     input_spec = _RegisterAtlasInput
@@ -365,7 +322,7 @@ class _FuseLabelsOutput(_SegmentationOutput):
     atlases = traits.List(traits.Str(), desc='names of the atlases')
 
 
-class FuseLabels(ImageStep):
+class FuseLabels(Step):
     """Fuse the labels of warped atlases; see :func:`surreal_bids.imaging.fusion.fuse_labels`."""
 
     input_spec = _FuseLabelsInput
@@ -398,7 +355,7 @@ class _LabelRegionsInput(_BrainInput, _TorchInput):
     regions_file = File(exists=True, mandatory=True, desc='table of regions')
 
 
-class LabelRegions(ImageStep):
+class LabelRegions(Step):
     """Segment regions with the network; see :mod:`surreal_bids.imaging.network`."""
 
     input_spec = _LabelRegionsInput
@@ -429,7 +386,7 @@ class _MeasureSegmentationInput(_BrainInput):
     )
 
 
-class MeasureSegmentation(ImageStep):
+class MeasureSegmentation(Step):
     """Measure the segmentation of another program."""
 
     input_spec = _MeasureSegmentationInput
@@ -465,7 +422,7 @@ class _MeasureQualityOutput(TraitedSpec):
     out_file = File(exists=True, desc='metrics')
 
 
-class MeasureQuality(ImageStep):
+class MeasureQuality(Step):
     """Measure the quality of an image; see :mod:`surreal_bids.imaging.quality`."""
 
     input_spec = _MeasureQualityInput

@@ -19,7 +19,6 @@ from nipype.interfaces.base import (
     File,
     InputMultiObject,
     TraitedSpec,
-    isdefined,
     traits,
 )
 
@@ -35,7 +34,6 @@ from surreal_bids.progress import report as report_progress
 if TYPE_CHECKING:
     from surreal_bids.analysis.engine import Analysis
     from surreal_bids.analysis.maps import VoxelMaps
-    from surreal_bids.reports.mosaics import RegionPainter
     from surreal_bids.rindices.crossfit import Trained
     from surreal_bids.rindices.model import TableModel
 
@@ -89,7 +87,7 @@ class TrainPart(Step):
             trained = train_patterns(prepare(cohort), options, number, checkpoints)
             self._results['out_file'] = os.fspath(trained)
             return runtime
-        final = load_model(inputs.model_card).gan if isdefined(inputs.model_card) else None
+        final = load_model(inputs.model_card).gan if inputs.model_card else None
         try:
             train_part(cohort, options, part, checkpoints, final).save(folder)
         except DataError as error:
@@ -180,8 +178,8 @@ class AnalyseGroup(Step):
         inputs, options = self.inputs, TrainingOptions(**self.inputs.options)
         cohort, model = Cohort.load(inputs.cohort_dir), load_model(inputs.model_card)
         if inputs.methods['model'] is not None:
-            return analyse_applied(cohort, model, options.random_seed, self._given('labels'))
-        trained = load_trained(cohort, options, model, self._given('fold_cards'))
+            return analyse_applied(cohort, model, options.random_seed, inputs.labels or [])
+        trained = load_trained(cohort, options, model, inputs.fold_cards or [])
         return analyse_trained(cohort, trained, options.random_seed)
 
     def _map(self, found: Analysis, folder: Path) -> dict[str, VoxelMaps]:
@@ -210,10 +208,6 @@ class AnalyseGroup(Step):
             files = ravens_files(root, found.everyone.visits, tissue)
             mapped = MappedCohort.read(found.everyone, files, tissue)
             mapped.write(root, chosen, inputs.methods['map_smoothing'], inputs.n_threads)
-
-    def _given(self, name: str) -> Any:
-        value = getattr(self.inputs, name)
-        return value if isdefined(value) else []
 
 
 def load_model(card: str | Path) -> TableModel:
@@ -272,17 +266,19 @@ class WriteIndividuals(Step):
     def _run_step(self, runtime: Any) -> Any:
         from surreal_bids.analysis.individuals import GroupTables
         from surreal_bids.reports.card import meanings_of
+        from surreal_bids.reports.mosaics import Background, RegionPainter
         from surreal_bids.reports.participant import write_failure, write_individual
+        from surreal_bids.templates import muse_labels
 
         inputs = self.inputs
         tables = GroupTables.read(
             Path(inputs.output_dir),
             Path(inputs.deviations_file),
             Path(inputs.model_card),
-            inputs.model if isdefined(inputs.model) else None,
+            inputs.model or None,
             inputs.adapted,
         )
-        painter = _painter() if inputs.has_regions else None
+        painter = RegionPainter(Background.read(), muse_labels()) if inputs.has_regions else None
         meanings = meanings_of(tables.card, Path(inputs.output_dir))
         written = []
         total, following = len(inputs.participants), [*inputs.participants[1:], None]
@@ -300,11 +296,3 @@ class WriteIndividuals(Step):
             report_progress(done, total)
         self._results['out_files'] = written
         return runtime
-
-
-def _painter() -> RegionPainter:
-    """Draws regions on the built-in template."""
-    from surreal_bids.reports.mosaics import Background, RegionPainter
-    from surreal_bids.templates import muse_labels
-
-    return RegionPainter(Background.read(), muse_labels())

@@ -36,8 +36,7 @@ from surreal_bids.bids.survey import doubt_voxels
 from surreal_bids.cautions import Caution
 from surreal_bids.files import copy_file, write_image
 from surreal_bids.images import Image, load_image, voxel_volume
-from surreal_bids.interfaces import Step
-from surreal_bids.interfaces.anatomy import warnings_in
+from surreal_bids.interfaces import Step, warnings_in
 from surreal_bids.parallel import in_threads
 from surreal_bids.templates import TEMPLATE_SPACE, TISSUES, read_template
 

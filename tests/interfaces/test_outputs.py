@@ -18,7 +18,8 @@ from surreal_bids.bids.outputs import (
 from surreal_bids.cautions import Caution
 from surreal_bids.files import write_image, write_tsv
 from surreal_bids.imaging.transforms import affine_transform, write_transform
-from surreal_bids.interfaces.anatomy import ImageStep, MeasureQuality
+from surreal_bids.interfaces import Step
+from surreal_bids.interfaces.anatomy import MeasureQuality
 from surreal_bids.interfaces.outputs import SaveOutput, WriteRecord
 from surreal_bids.templates import BUILTIN_LICENCE, MUSE_LABELS, TISSUES
 from tests.interfaces import phantom
@@ -62,7 +63,7 @@ def test_an_image_goes_to_its_place(tmp_path):
 NAN = Caution('voxels are NaN', 'they are 0', 'look')
 
 
-class Warn(ImageStep):
+class Warn(Step):
     """A step that warns twice of the same."""
 
     input_spec = BaseInterfaceInputSpec
