@@ -52,21 +52,3 @@ def mismatches(tree: ast.Module) -> Iterator[str]:
 @pytest.mark.parametrize('module', MODULES)
 def test_documented_parameters_are_those_of_the_signature(module):
     assert not list(mismatches(ast.parse((ROOT / module).read_text())))
-
-
-@pytest.mark.parametrize(
-    ('code', 'wrong'),
-    [
-        ('def f(a, b): {}', []),
-        ('def f(a): {}', ['line 1, f']),
-        ('def f(b, a): {}', []),
-        ('def f(a, b, c): {}', ['line 1, f']),
-        ('class C:\n {}\n def __init__(self, a, *, b): ...', []),
-        ('class C:\n {}\n def __init__(self, a, c): ...', ['line 1, C']),
-    ],
-)
-def test_missing_and_surplus_names_are_found(code, wrong):
-    sections = 'Parameters\n----------\na, b : int\n    x\n\nReturns\n-------\nc\n'
-    docstring = repr(f'Do it.\n\n{sections}')
-    found = list(mismatches(ast.parse(code.format(docstring))))
-    assert [each.split(':')[0] for each in found] == wrong

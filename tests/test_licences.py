@@ -91,16 +91,6 @@ def test_the_documents_list_every_licensed_part(name):
         assert path.relative_to(ROOT).as_posix() in text
 
 
-def test_a_file_without_a_licence_is_found(tmp_path):
-    """The check itself: a LICENSE applies to the files it names, and otherwise to its folder."""
-    (tmp_path / 'model').mkdir()
-    (tmp_path / 'model' / 'LICENSE').write_text('MIT License\n')
-    (tmp_path / 'LICENSE').write_text('SPDX-License-Identifier: LicenseRef-x\n- a.tsv: of others\n')
-    for name in ('a.tsv', 'b.tsv', 'model/weights.bin'):
-        (tmp_path / name).write_text('')
-    assert other_licences(tmp_path) == {'a.tsv': 'LicenseRef-x', 'model/weights.bin': 'MIT'}
-
-
 def test_dependencies_bring_the_texts_of_their_licences():
     """As in the image, where the same code runs."""
     needed = {re.match(r'[\w-]+', line)[0].lower() for line in project()['dependencies']}

@@ -32,16 +32,11 @@ def test_an_atlas_needs_a_name_that_bids_allows():
         atlas_label(_config(segmentation='/data/_-_'))
 
 
-@pytest.mark.parametrize(
-    ('derivatives', 'message'),
-    [
-        (('a=.', 'b=.'), 'a and b are segmentations; give only one'),
-        (('a-b=.',), 'letters and digits'),
-    ],
-)
-def test_names_that_cannot_be(derivatives, message):
-    with pytest.raises(UsageError, match=message):
-        segmentation_label(_config(derivatives=derivatives))
+def test_names_that_cannot_be():
+    with pytest.raises(UsageError, match='a and b are segmentations; give only one'):
+        segmentation_label(_config(derivatives=('a=.', 'b=.')))
+    with pytest.raises(UsageError, match='letters and digits'):
+        segmentation_label(_config(derivatives=('a-b=.',)))
 
 
 def _folders(*derivatives):
@@ -53,19 +48,15 @@ def test_folders_by_name(tmp_path):
     assert _folders(*(f'{name}={path}' for name, path in named.items())) == named
 
 
-@pytest.mark.parametrize(
-    ('given', 'message'),
-    [
-        (['=.'], 'expected NAME=PATH'),
+def test_folders_that_cannot_be():
+    for given, message in (
         (['fmriprep='], 'expected NAME=PATH'),
         (['a=nowhere'], 'a=nowhere: no such folder; correct'),
         (['nowhere'], 'nowhere: no such folder; give an existing folder, or NAME=PATH'),
         (['a=.', 'a=.'], 'a is given twice'),
-    ],
-)
-def test_folders_that_cannot_be(given, message):
-    with pytest.raises(UsageError, match=message):
-        _folders(*given)
+    ):
+        with pytest.raises(UsageError, match=message):
+            _folders(*given)
 
 
 @pytest.mark.parametrize(
@@ -109,9 +100,8 @@ def test_fastsurfer_is_told_from_freesurfer(tmp_path):
     assert _folders(tmp_path) == {'fastsurfer': tmp_path}
 
 
-@pytest.mark.parametrize('content', [None, '[]', '{"GeneratedBy": []}', '{"Name": "x"}', '{'])
-def test_a_folder_that_does_not_show_what_it_is(tmp_path, content):
-    if content:
+def test_a_folder_that_does_not_show_what_it_is(tmp_path):
+    for content in ('', '{"GeneratedBy": []}', '{"Name": "x"}', '{'):
         (tmp_path / 'dataset_description.json').write_text(content)
-    with pytest.raises(UsageError, match=r'give a name, such as fmriprep='):
-        _folders(tmp_path)
+        with pytest.raises(UsageError, match=r'give a name, such as fmriprep='):
+            _folders(tmp_path)

@@ -59,25 +59,11 @@ def test_files_that_are_damaged_or_no_image_are_refused(tmp_path):
         check_image(path)
 
 
-@pytest.mark.parametrize(
-    ('values', 'message'),
-    [
-        (np.zeros((7, 8, 9), np.int16), 'all voxels are 0'),
-        (np.full((7, 8, 9), np.nan, np.float32), 'all voxels are 0'),
-        (np.ones((7, 8, 9), np.complex64), 'voxels of type complex64'),
-        (_ramp((7, 8, 1)), 'one slice'),
-        (_ramp((7, 8, 9, 2)), 'expected one 3-D volume'),
-    ],
-)
-def test_images_that_show_no_head_are_refused(tmp_path, values, message):
-    path = tmp_path / 'x_T1w.nii.gz'
-    nib.Nifti1Image(values, np.eye(4)).to_filename(path)
-    with pytest.raises(DataError, match=f'{path}: .*{message}'):
-        check_image(path)
-
-
 def test_headers_that_cannot_be_of_a_head_are_refused(tmp_path):
     path = tmp_path / 'x_T1w.nii'
+    nib.Nifti1Image(_ramp((7, 8, 1)), np.eye(4)).to_filename(path)
+    with pytest.raises(DataError, match='one slice'):
+        check_image(path)
     image = nib.Nifti1Image(_ramp((7, 8, 9)), np.eye(4))
     image.header['srow_x'] = [np.nan, 0, 0, 0]
     path.write_bytes(image.header.binaryblock + bytes(4) + _ramp((7, 8, 9)).tobytes())
