@@ -31,14 +31,6 @@ class DataError(SurrealError, ValueError):
     exit_code = 65
 
 
-class CovariateError(DataError):
-    """A covariate or site of participants cannot be used; `column` names it, if it is known."""
-
-    def __init__(self, message: str, column: str = '') -> None:
-        super().__init__(message)
-        self.column = column
-
-
 class OutputError(SurrealError, OSError):
     """The output cannot be written."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,7 +39,7 @@ from surreal_bids.config import (
     text_problem,
     training_options,
 )
-from surreal_bids.exceptions import CovariateError, DataError, OutputError, UsageError
+from surreal_bids.exceptions import OutputError, UsageError
 from surreal_bids.files import is_unfinished, refuse_inputs, replacing, sole_use, write_text
 from surreal_bids.parallel import find_device, set_threads
 from surreal_bids.progress import stage
@@ -309,7 +309,7 @@ def run_fit(arguments: argparse.Namespace) -> int:
         return _report_finished(out, made_from)
     log_cautions(cohort.warnings)
     summarise(summarise_cohort(cohort))
-    with _naming_table(arguments):
+    with _naming_tables(arguments):
         data = prepare(cohort)
         require_trainable(data, training)
         folds = prepare_folds(cohort, training)
@@ -318,7 +318,7 @@ def run_fit(arguments: argparse.Namespace) -> int:
         return 0
     sys.stderr.write(describe_cautions(cohort.warnings))
     cohort = with_logged(cohort)
-    with sole_use(MODEL, out), _naming_table(arguments):
+    with sole_use(MODEL, out), _naming_tables(arguments):
         require_free_folder(out, arguments.overwrite)
         claim_checkpoints(out / CHECKPOINTS, made_from, arguments.overwrite)
         if kept := len(list_checkpoints(out / CHECKPOINTS)):
@@ -386,22 +386,12 @@ def _outputs(folder: Path) -> list[Path]:
     return [*own, *_report_files(folder / REPORT)]
 
 
-@contextmanager
-def _naming_table(arguments: argparse.Namespace) -> Iterator[None]:
-    """Prefix errors about the data with the table that holds the column."""
-    from surreal_bids.tables import find_column, prefix_errors, read_table
+def _naming_tables(arguments: argparse.Namespace) -> AbstractContextManager[None]:
+    """Prefix errors about the data with the tables."""
+    from surreal_bids.tables import prefix_errors
 
-    table, participants = arguments.table, arguments.participants
-    try:
-        with prefix_errors(table):
-            yield
-    except DataError as error:
-        about = error.__cause__
-        if participants is None or not isinstance(about, CovariateError):
-            raise
-        if about.column and find_column(read_table(participants).columns, about.column) is None:
-            raise
-        raise DataError(f'{participants}: {about}') from about
+    given = (arguments.table, arguments.participants)
+    return prefix_errors(', '.join(str(path) for path in given if path is not None))
 
 
 def _write_fit(folder: Path, found: Analysis, title: str, made_from: str) -> Path:
@@ -463,7 +453,7 @@ def run_apply(arguments: argparse.Namespace) -> int:
         warnings=(*cohort.warnings, *of_sites),
         exclusions=cohort.exclusions[with_volumes],
     )
-    with _naming_table(arguments):
+    with _naming_tables(arguments):
         found = analyse_applied(cohort, model, adapted=False)
         with sole_use(out.name, out.parent), replacing(out, others):
             names = {name: path.name for name, path in places.items()}
@@ -557,7 +547,7 @@ def run_add_site(arguments: argparse.Namespace) -> int:
     model = TableModel.load(arguments.model)
     options = _options(arguments, CohortOptions)
     controls = read_site_controls(model, table, arguments.participants, options, arguments.site)
-    with _naming_table(arguments):
+    with _naming_tables(arguments):
         taught = add_sites(model, controls)
     text, cautions = summarise_added(taught, controls), describe_cautions(controls.warnings)
     with sole_use(MODEL, out), replacing(out / CARD, _outputs(out)):

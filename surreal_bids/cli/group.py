@@ -172,18 +172,12 @@ def check_group_options(config: AppConfig) -> TableModel | None:
         find_device(config.device)
     # Without the participant level, the group level itself reads everything before it writes.
     if 'participant' in config.analysis_levels:
-        check_group_tables(config, model)
+        _check_tables(config, model)
     return model
 
 
-def check_group_tables(config: AppConfig, model: TableModel | None) -> None:
-    """Check the tables that the group level will read, as far as there are any yet.
-
-    Raises
-    ------
-    SurrealError
-        A table or column is missing or cannot be used, or participants are too few.
-    """
+def _check_tables(config: AppConfig, model: TableModel | None) -> None:
+    """Check the tables that the group level will read, as far as there are any yet."""
     needs = None if model is None else model.preprocessing.requirements
     participants = _find_participants(config)
     for table in filter(None, (config.exclude, *config.phenotype)):
@@ -201,8 +195,7 @@ def _find_participants(config: AppConfig) -> Path:
     if not path.exists():
         raise DataError(
             f'{path}: no such file; the group level reads diagnosis, age, sex and site from it: '
-            'save '
-            'your table of participants under this name'
+            'save your table of participants under this name'
         )
     return path
 
@@ -226,21 +219,13 @@ def _check_model_options(config: AppConfig) -> None:
     if ignored:
         found = f'{", ".join(ignored)}: no effect with --model, which trains nothing'
         LOGGER.warning(Caution(found, 'The options are ignored', 'Remove them'))
-    if os.path.realpath(config.model) == os.path.realpath(
-        output_path(config.output_dir, 'model_card').parent
-    ):
-        raise UsageError(
-            f'--model {config.model}: this run writes its own model there; copy the model '
-            'elsewhere, '
-            'or choose another output folder'
-        )
 
 
 def _require_inputs_kept(config: AppConfig) -> None:
-    """Refuse tables that this run would replace by its own."""
-    refuse_inputs(
-        group_outputs(config.output_dir), (config.roi_table, config.exclude, *config.phenotype)
-    )
+    """Refuse tables and a model that this run would replace by its own."""
+    card = None if config.model is None else find_model(config.model) / CARD
+    given = (config.roi_table, config.exclude, *config.phenotype, card)
+    refuse_inputs(group_outputs(config.output_dir), given)
 
 
 def _plan_training(config: AppConfig, cohort: Cohort) -> int:

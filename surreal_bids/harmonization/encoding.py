@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from surreal_bids.exceptions import CovariateError, DataError
+from surreal_bids.exceptions import DataError
 from surreal_bids.stats.mixed import fit_random_intercepts
 from surreal_bids.text import counted, list_briefly
 
@@ -92,10 +92,9 @@ class CovariateEncoder:
         text = {name for name in self.covariates_ if self._is_categorical(table[name])}
         for name in self.covariates_:
             if table[name].nunique() < 2:
-                raise CovariateError(
+                raise DataError(
                     f'covariate {name} is the same in all {len(table)} participants used for '
-                    'fitting, and its effect cannot be estimated; exclude it',
-                    name,
+                    'fitting, and its effect cannot be estimated; exclude it'
                 )
         self.levels_ = {name: np.unique(as_labels(table[name])).tolist() for name in sorted(text)}
         numbers = {name: _to_numbers(table[name]) for name in self.covariates_ if name not in text}
@@ -181,11 +180,10 @@ def _to_numbers(values: pd.Series[Any]) -> pd.Series[float]:
     numbers = pd.to_numeric(values, errors='coerce').astype(np.float64)
     text = values[numbers.isna() & values.notna()]
     if len(text):
-        raise CovariateError(
+        raise DataError(
             f'covariate {values.name}: numbers expected, found '
             f'{list_briefly(text.unique().tolist())} ({list_briefly(text.index)}); use the '
-            'coding of the training sample',
-            str(values.name),
+            'coding of the training sample'
         )
     return numbers
 
@@ -195,10 +193,9 @@ def _one_hot(values: pd.Series[Any], levels: Sequence[str]) -> NDArray[np.float6
     unknown = ~np.isin(text, levels)
     if unknown.any():
         found = np.unique(text[unknown]).tolist()
-        raise CovariateError(
+        raise DataError(
             f'covariate {values.name}: unknown level {list_briefly(found)} '
-            f'({list_briefly(values.index[unknown])}); the model has {list_briefly(levels)}',
-            str(values.name),
+            f'({list_briefly(values.index[unknown])}); the model has {list_briefly(levels)}'
         )
     return (text[:, None] == np.asarray(levels[1:])[None, :]).astype(np.float64)
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.linalg import orth
 
 from surreal_bids.cohort.requirements import Codes, PreprocessingOptions, Requirements
-from surreal_bids.exceptions import CovariateError, DataError
+from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.combat import (
     UNHARMONIZED,
     ComBat,
@@ -462,7 +462,7 @@ def _harmonize(
     try:
         status = combat.status(features, inputs.site)
     except UnseenSiteError as error:
-        raise CovariateError(
+        raise DataError(
             f'{error.found}; sites of the model: {list_briefly(combat.sites_)}. Use one of these '
             'names, add the site from its controls (surreal-gan add-site), or use volumes as '
             'measured (--unseen-site skip)'

@@ -223,8 +223,10 @@ def test_a_run_that_is_killed_while_it_writes_has_no_report_and_resumes(done, mo
 
 
 def test_the_model_may_not_be_where_this_run_writes_its_own(tmp_path, capsys):
-    assert run(write_dataset(tmp_path), '--model', tmp_path / 'out' / 'models') == 2
-    assert 'this run writes its own model there' in capsys.readouterr().err
+    (tmp_path / 'out' / 'models').mkdir(parents=True)
+    (tmp_path / 'out' / 'models' / 'model.json').touch()
+    assert run(write_dataset(tmp_path), '--model', tmp_path / 'out' / 'models') == 73
+    assert 'model.json: would replace the input' in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -343,7 +345,7 @@ def test_from_outputs_of_participants_to_maps(tmp_path):
     write_participants(config.output_dir)
     table = read(root / 'participants.tsv')
     write_tsv(root / 'participants.tsv', table.assign(icv=1000 * table['icv'].astype(float)))
-    with few_reports():
+    with few_reports(), patch('surreal_bids.reports.group.StatisticalMap.write_viewer'):
         assert run_group_level(config, expected := [('999', None)]) == 0
     out = config.output_dir
     slope = out / f'group_space-{TEMPLATE}_label-GM_contrast-r1slope_stat-t_statmap.nii.gz'
@@ -396,7 +398,9 @@ def test_a_published_model_takes_volumes_of_the_network(tmp_path):
     group = np.where(np.arange(len(names)) < 22, 'CN', 'PT')
     people = drawn.people[['age', 'sex']].assign(diagnosis=group)
     write_tsv(root / 'participants.tsv', people.assign(participant_id=names))
+    (tmp_path / 'linear.yml').write_text('plugin: Linear\n')
     words = ['--model', 'ad', '--map-tissues', '-w', tmp_path / 'work']
+    words += ['--use-plugin', tmp_path / 'linear.yml']
     with few_reports():
         assert main([str(word) for word in (root, out, 'group', *words)]) == 0
     table = read(out / 'phenotype' / 'rindices.tsv')

@@ -122,11 +122,16 @@ def test_options_become_the_plan(tmp_path, calls, capsys):
 
 
 def test_impossible_values_are_usage_errors(tmp_path, calls, capsys):
-    for words in ('--nprocs 0', '--n-cn -1', '--sites 0', '--n-cn 0 --n-pt 0', '--patterns 9'):
+    for words in ('--nprocs 0', '--n-cn -1', '--sites 0', '--n-cn 0 --n-pt 0'):
         assert main(['cohort', str(tmp_path / 'out'), *words.split()]) == 2
         assert words.split()[0] in capsys.readouterr().err
         assert not calls
-        assert not (tmp_path / 'out').exists()
+
+
+def test_too_many_patterns_are_refused_before_anything_is_written(tmp_path, capsys):
+    assert main(['cohort', str(tmp_path / 'out'), '--patterns', '9']) == 2
+    assert not (tmp_path / 'out').exists()
+    assert '--patterns 9' in capsys.readouterr().err
 
 
 PEOPLE = [f'sub-{k:02d}' for k in range(12)]
