@@ -90,18 +90,6 @@ def options_of(kind: Any) -> dict[str, Option]:
     return found
 
 
-Kind = TypeVar('Kind', bound=type)
-
-
-def _documented(kind: Kind) -> Kind:
-    """Add the options of a class to its docstring."""
-    listed = (f'    {name}\n        {each.help}.' for name, each in options_of(kind).items())
-    title = '\n\n    Attributes\n    ----------\n'
-    kind.__doc__ = f'{kind.__doc__}{title}' + '\n'.join(listed)
-    return kind
-
-
-@_documented
 @dataclass(frozen=True, kw_only=True)
 class CohortOptions:
     """Options that define the cohort and the preprocessing of volumes."""
@@ -179,7 +167,6 @@ class CohortOptions:
     )
 
 
-@_documented
 @dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
     """Options that define how a model is trained, with the defaults of every command."""
@@ -232,7 +219,6 @@ class TrainingOptions:
     random_seed: int = option('seed of all random numbers', 0, minimum=0)
 
 
-@_documented
 @dataclass(frozen=True)
 class AppConfig(CohortOptions, TrainingOptions):
     """All options of the BIDS App, named as on its command line."""

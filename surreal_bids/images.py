@@ -211,32 +211,19 @@ def _without_long_integers(path: Path, values: NDArray) -> NDArray:
     return values.astype(np.int32)
 
 
-def not_finite(path: Path, count: int) -> Caution:
-    """Warn of voxels without a value."""
-    return Caution(
-        f'{path}: {count} voxels are NaN or infinite',
-        'They are set to 0, and regions there may be too small',
-        'Check the image, or convert it again',
-        FIGURES,
-    )
-
-
-def no_orientation(path: Path) -> Caution:
-    """Warn of a header without orientation."""
-    return Caution(
-        f'{path}: no orientation in the header',
-        'Left and right may be swapped',
-        'Convert the image again from DICOM, or check the sides in the figures',
-        FIGURES,
-    )
-
-
 def _finite(
     path: Path, values: NDArray[np.float32], warn: Callable[[Caution], None]
 ) -> NDArray[np.float32]:
     bad = ~np.isfinite(values)
     if bad.any():
-        warn(not_finite(path, bad.sum()))
+        warn(
+            Caution(
+                f'{path}: {bad.sum()} voxels are NaN or infinite',
+                'They are set to 0, and regions there may be too small',
+                'Check the image, or convert it again',
+                FIGURES,
+            )
+        )
         values[bad] = 0
     return values
 
@@ -264,7 +251,14 @@ def _nifti_affine(
     """
     sform, qform = (int(image.header[name]) for name in ('sform_code', 'qform_code'))
     if not sform and not qform:
-        warn(no_orientation(path))
+        warn(
+            Caution(
+                f'{path}: no orientation in the header',
+                'Left and right may be swapped',
+                'Convert the image again from DICOM, or check the sides in the figures',
+                FIGURES,
+            )
+        )
     if sform and not _to_scale(image):
         chosen = 'qform' if qform else 'sform because there is no qform'
         warn(

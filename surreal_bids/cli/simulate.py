@@ -8,6 +8,7 @@ import logging
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -246,7 +247,10 @@ def add_cohort_parser(subparsers: Any) -> None:
         f'(default: {plan.atlases})',
     )
     parser.add_argument(
-        '--skull-stripped', action='store_true', help='simulate skull-stripped images'
+        '--skull-stripped',
+        dest='stripped',
+        action='store_true',
+        help='simulate skull-stripped images',
     )
     parser.add_argument(
         '--nprocs',
@@ -264,16 +268,7 @@ def run_cohort(arguments: argparse.Namespace) -> int:
     """Simulate and write the cohort; print where it is and what to open."""
     if arguments.nprocs < 1:
         raise UsageError(f'--nprocs {arguments.nprocs}: expected 1 or more')
-    plan = CohortPlan(
-        n_cn=arguments.n_cn,
-        n_pt=arguments.n_pt,
-        sites=arguments.sites,
-        stripped=arguments.skull_stripped,
-        patterns=arguments.patterns,
-        voxel_size=arguments.voxel_size,
-        atlases=arguments.atlases,
-        seed=arguments.seed,
-    )
+    plan = CohortPlan(**{each.name: getattr(arguments, each.name) for each in fields(CohortPlan)})
     simulate_cohort(arguments.out, plan, arguments.nprocs)
     sys.stdout.write(
         f'{counted(plan.n_cn, "control")}, {counted(plan.n_pt, "patient")} and {plan.atlases} '

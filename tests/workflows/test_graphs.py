@@ -140,17 +140,6 @@ def test_graphs_of_docstrings_build(name):
         assert _undeclared_ports(example.globs['wf']) == []
 
 
-def test_a_wrong_port_would_be_found():
-    workflow = _participant()
-    workflow.connect(
-        workflow.get_node('inputnode'), 't2w', workflow.get_node('outputnode'), 'colour'
-    )
-    assert _undeclared_ports(workflow) == [
-        'participant_wf.inputnode.t2w',
-        'participant_wf.outputnode.colour',
-    ]
-
-
 @pytest.mark.parametrize('given', [(), ('lesion',), ('lesion', 'mask', 'dseg')])
 @pytest.mark.parametrize('network', [True, False])
 def test_a_lesion_mask_reaches_all_steps_that_see_the_brain(given, network):
