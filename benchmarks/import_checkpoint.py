@@ -7,6 +7,10 @@ repository, https://github.com/zhijian-yang/SurrealGAN, as `pretrained_models/*/
 are pickles: torch's weights-only loader builds tensors and plain containers, numpy arrays are
 allowed beside, and everything else is refused. A checkpoint of your own has other features or
 covariates than the published ones: call `import_checkpoint` with them.
+
+`checkpoints.json` has what the published files do not contain: covariates in order (sex is 0 or 1,
+age in years, ICV in mm3), the published number of each R-index in the order of the file, and texts
+for the card.
 """
 
 from __future__ import annotations
@@ -33,9 +37,7 @@ from surreal_bids.rindices.model import TableModel
 from surreal_bids.rindices.preprocessing import Preprocessing
 
 CHECKPOINTS = json.loads(Path(__file__).with_name('checkpoints.json').read_text('utf-8'))
-"""What is known of the published checkpoints and not written in them, by the SHA-256 of the files:
-covariates in order (sex is 0 or 1, age in years, ICV in mm3), the published number of each
-R-index, in the order of the checkpoint, and texts for the card."""
+"""What the published checkpoints do not contain, by the SHA-256 of their files."""
 
 ALLOWED: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
     np.ndarray,

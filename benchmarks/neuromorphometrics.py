@@ -27,12 +27,7 @@ from surreal_bids import __version__
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image, write_json, write_text, write_tsv
 from surreal_bids.images import Image, like, load_image, same_grid
-from surreal_bids.imaging.atlas import (
-    LABELS_ENDING,
-    LICENCE_FILE,
-    REGIONS_FILE,
-    T1W_ENDING,
-)
+from surreal_bids.imaging.atlas import LABELS_ENDING, LICENCE_FILE, REGIONS_FILE, T1W_ENDING
 from surreal_bids.imaging.registration import register
 from surreal_bids.imaging.transforms import (
     Transform,

@@ -41,11 +41,7 @@ from surreal_bids.config import TrainingOptions
 from surreal_bids.files import write_tsv
 from surreal_bids.model.factors import Factors, fit_factors, fit_known
 from surreal_bids.model.number import CANDIDATES, Number, choose_number
-from surreal_bids.rindices.crossfit import (
-    CrossFit,
-    cross_fit,
-    prepare_folds,
-)
+from surreal_bids.rindices.crossfit import CrossFit, cross_fit, prepare_folds
 from surreal_bids.rindices.model import TrainingData, prepare
 from surreal_bids.simulation.tables import (
     TASKS,
@@ -55,11 +51,7 @@ from surreal_bids.simulation.tables import (
     sample_severities,
     volume_columns,
 )
-from surreal_bids.stats.concordance import (
-    area_under_curve,
-    match_patterns,
-    pattern_c_index,
-)
+from surreal_bids.stats.concordance import area_under_curve, match_patterns, pattern_c_index
 from surreal_bids.stats.linear import regress
 
 Draw = Callable[[int], dict[str, float]]
