@@ -284,6 +284,9 @@ def summarise_cohort(cohort: Cohort) -> str:
     if cohort.n_without_group:
         others = f'{counted(cohort.n_without_group, "participant")} whose group is not known'
         who = f'{who}, {others}' if any(counts.values()) else others
+    if cohort.apart is not None:
+        groups = cohort.apart.first_visits().visits['group'].value_counts()
+        who += ''.join(f', {count} {group}' for group, count in groups.items())
     n_people = cohort.visits[PARTICIPANT].nunique()
     visits = f', {counted(len(cohort), "visit")}' if len(cohort) > n_people else ''
     lines = [

@@ -172,7 +172,8 @@ def write_group_report(report: GroupReport) -> Path:
 def _subtitle(report: GroupReport) -> str:
     cohort, names = report.found.cohort, report.found.names
     counts = {GROUP_NAMES[group]: cohort.counts[group] for group in (CONTROL, PATIENT)}
-    counts['participants of other or unknown groups'] = cohort.n_without_group
+    apart = 0 if cohort.apart is None else cohort.apart.visits[PARTICIPANT].nunique()
+    counts['participants of other or unknown groups'] = cohort.n_without_group + apart
     listed = [f'{count} {who}' for who, count in counts.items() if count]
     how = f'model {report.methods["model"]}' if report.methods['model'] else 'out of fold'
     how = how if report.found.fitted is not None or report.methods['model'] else 'in sample'
@@ -359,11 +360,12 @@ def _change(report: GroupReport) -> dict[str, Any] | None:
         drawn = figures.plot_trajectories(course, names)
         path = figures.save_figure(report.figure_path('trajectories'), drawn)
     columns = ('controls_per_year', 'patients_per_year', 'difference', 'low', 'high')
+    table = found.group_change.drop(columns=list(EXCLUDED_VISITS), errors='ignore')
     return {
         'path': path,
         'excluded': describe_excluded(found.group_change),
-        'table': found.group_change.drop(columns=list(EXCLUDED_VISITS), errors='ignore'),
-        'formats': dict.fromkeys(columns, '{:.3f}') | dict.fromkeys(('p', 'p_holm'), '{:.2g}'),
+        'table': table.rename(columns={'p_holm': 'p (Holm)'}),
+        'formats': dict.fromkeys(columns, '{:.3f}') | dict.fromkeys(('p', 'p (Holm)'), '{:.2g}'),
     }
 
 
