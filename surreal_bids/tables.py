@@ -258,7 +258,7 @@ def read_table(path: Path) -> Table:
     rows = {line: row for line, row in numbered if any(map(str.strip, row))}
     if not rows:
         raise DataError(f'{path}: the table is empty; it needs a header and rows below it')
-    header = [name.strip() for name in rows.pop(min(rows))]
+    header = [' '.join(name.split()) for name in rows.pop(min(rows))]
     _refuse_other_layouts(path, header, rows)
     if rows and all(len(row) == len(header) + 1 for row in rows.values()):
         header = ['', *header]  # R writes the names of rows without a header.
@@ -316,17 +316,12 @@ def _refuse_other_layouts(path: Path, header: list[str], rows: dict[int, list[st
 
 
 def _check_shape(path: Path, header: list[str], rows: dict[int, list[str]]) -> None:
-    """Refuse repeated or broken column names, and rows of different lengths."""
+    """Refuse repeated column names, and rows of different lengths."""
     folded = pd.Series([name.lower() for name in header if name])
     if folded.duplicated().any():
         raise DataError(
             f'{path}: more than one column {list_briefly(folded[folded.duplicated()].unique())}; '
             'rename or remove one'
-        )
-    broken = [name for name in header if not name.isprintable()]
-    if broken:
-        raise DataError(
-            f'{path}: the column name {broken[0]!r} holds control characters; remove them'
         )
     for line, row in rows.items():
         if len(row) != len(header) or row == header:

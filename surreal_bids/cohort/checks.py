@@ -45,8 +45,8 @@ USUAL_ICV_MM3, OTHER_HEAD = (3e5, 5e6), 2.5
 """Range of intracranial volumes in mm3, including those of children, and the largest plausible
 ratio between a head size and the median."""
 
-FAR_COVARIATE, FAR_VOLUME = 6.0, 10.0
-"""Robust standard deviations from the median beyond which a covariate or volume is far."""
+FAR_VOLUME = 10.0
+"""Robust standard deviations from the median beyond which a volume is far."""
 
 OUTLYING, OUTLYING_SHARE = 4.0, 1 / 3
 """Robust standard deviations from the median of the group beyond which a region is outlying, and
@@ -371,29 +371,9 @@ def missing_codes(values: pd.Series) -> pd.Series:
     rest = values[~is_code].dropna()
     if not is_code.any() or rest.nunique() <= MAX_CODES:
         return is_code & False
-    return is_code & (_isolated(values, rest) | ((values < 0) & (rest.min() >= 0)))
-
-
-def _isolated(values: pd.Series, rest: pd.Series) -> pd.Series:
-    """Mark values that are farther from all others than these are from each other."""
     width = rest.max() - rest.min()
-    return ~values.between(rest.min() - width, rest.max() + width)
-
-
-def far_covariates(study: Study) -> Iterator[Finding]:
-    """Covariates other than age that are far from those of everyone else."""
-    for name in map(str, study.people.select_dtypes('number')):
-        values = study.people[name]
-        distance = (values - values[study.main].median()).abs()
-        sd = NORMAL_SD_PER_MAD * distance[study.main].median()
-        far = (distance > FAR_COVARIATE * sd) & (sd > 0)
-        far &= _isolated(values, values[~far])
-        if far.any() and len(values) >= MIN_FOR_OUTLIERS and not means(name, 'age'):
-            listed = (f'{plain_number(value, 6)} of {row}' for row, value in values[far].items())
-            yield Finding(
-                f'{name} is far from that of others: {list_briefly(listed, 5)}',
-                'A single value may change the correction of everyone',
-            )
+    isolated = ~values.between(rest.min() - width, rest.max() + width)
+    return is_code & (isolated | ((values < 0) & (rest.min() >= 0)))
 
 
 def far_volumes(study: Study) -> Iterator[Finding]:
@@ -585,7 +565,6 @@ CHECKS = (
     Check(ages_outside, 'warn', 'add controls of these ages, or use a model trained on them'),
     Check(unrelated_size, 'warn', 'check that rows belong to the same participants'),
     Check(exchanged_sexes, 'warn', 'check the codes of the sexes'),
-    Check(far_covariates, 'warn', 'correct it if it is an error'),
     Check(near_copies, 'warn', 'check that they are different participants'),
 )
 """All checks, in order; docs/tables.md prints them."""

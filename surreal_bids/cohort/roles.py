@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -57,6 +58,12 @@ SITE = 'site'
 
 MOST_MATCH, HALF_MATCH = 0.8, 0.5
 """Share of the columns of volumes that must be regions of an atlas; beside measures, the second."""
+
+UNITS = frozenset(
+    {'mm3', 'mm', 'cm3', 'ml', 'cc', 'vox', 'voxel', 'voxels', 'vol', 'volume', 'percent', 'pct',
+     '%', 'ratio', 'norm', 'normalized', 'normalised', 'raw', 'adj', 'adjusted', 'icv', 'tiv'}
+)  # fmt: skip
+"""Words for units and corrections in the names of columns."""
 
 OFTEN_EMPTY = 0.05
 """Share of participants without a region above which the region is dropped; below it, they are."""
@@ -151,18 +158,39 @@ def choose_features(volumes: Table, used: Collection[str], alone: bool = False) 
     unusable = _unusable(pd.DataFrame({name: volumes.values(name) for name in regions}))
     lost = dict.fromkeys(foreign, 'no region of the atlas') | unusable
     unused |= dict.fromkeys(sorted(totals), 'sum of regions or fluid') | fluid | lost
+    kept = [name for name in regions if name not in unusable]
+    return Features(column_features(kept), unused, (*_dropped(lost), *_twice(kept)))
+
+
+def _dropped(lost: Mapping[str, str]) -> Iterator[Caution]:
+    """Warn of columns that may be regions but are not used."""
     listed = [
         f'{list_briefly([name for name in lost if lost[name] == why], 5)} ({why})'
         for why in dict.fromkeys(lost.values())
     ]
-    caution = Caution(
-        f'Regions that are not used: {"; ".join(listed)}',
-        'Patterns do not include them',
-        'Correct or rename the columns, or list all regions in a file for --features',
-        PARTICIPANTS,
-    )
-    kept = column_features(name for name in regions if name not in unusable)
-    return Features(kept, unused, (caution,) * bool(lost))
+    if lost:
+        yield Caution(
+            f'Regions that are not used: {"; ".join(listed)}',
+            'Patterns do not include them',
+            'Correct or rename the columns, or list all regions in a file for --features',
+            PARTICIPANTS,
+        )
+
+
+def _twice(names: Iterable[str]) -> Iterator[Caution]:
+    """Warn of one region in two columns, such as voxels beside mm3, or raw beside normalised."""
+    columns: dict[str, list[str]] = {}
+    for name in names:
+        words = re.findall(r'[a-z]+\d*|\d+|%', name.lower())
+        columns.setdefault(' '.join(w for w in words if w not in UNITS), []).append(name)
+    same = [' = '.join(each) for region, each in columns.items() if region and len(each) > 1]
+    if same:
+        yield Caution(
+            f'The same region twice: {list_briefly(same, 5)}',
+            'Each of them counts as a region of its own',
+            'List one column of each region in a file for --features',
+            PARTICIPANTS,
+        )
 
 
 def _atlas_regions(columns: list[str], needed: float, numbered: bool) -> list[str]:
@@ -307,9 +335,6 @@ def choose_columns(
         impute=config.impute,
     )
     own = _require(people, options.columns)
-    regions = [name for name in covariates if recognise([name])]
-    if regions:
-        raise DataError(f'{list_briefly(regions)} is a region and cannot also be a covariate')
     named = {*config.covariates, config.icv_column, config.site_column}
     return Columns(options, own, defaults={*own.values()} - named)
 
@@ -410,32 +435,23 @@ def _for_model(config: CohortOptions, people: Table, model: Requirements, adapt:
         )
     site = model.options.site_column or (SITE if adapt else None)
     options = replace(model.options, site_column=site)
-    own = {
-        name: _own_column(config, people, name, options.icv_column)
-        for name in options.columns
-        if name != site
-    }
-    found = {name: column for name, column in own.items() if column is not None}
-    found |= _require(people, [n for n in own if n not in found], '; the model needs it')
-    if site is None:
-        return Columns(options, found)
-    own_site = config.site_column or (_default(people, 'site') if adapt else site)
-    if own_site is None or own_site == NONE:
-        return Columns(options, found, notes=('Site: all participants are treated as one site',))
-    remedy = '; the model needs the site of each participant, spelled as in "surreal-gan card"'
-    return Columns(options, found | {site: _require(people, [own_site], remedy)[own_site]})
-
-
-def _own_column(
-    config: CohortOptions, people: Table, name: str, icv_column: str | None
-) -> str | None:
-    """Find the column of the tables for a column of the model, by its name or else its role."""
-    is_icv = name == icv_column or means(name, 'icv')
-    if is_icv and config.icv_column:
-        return _require(people, [config.icv_column])[config.icv_column]
-    role = 'icv' if is_icv else role_of(name)
-    same = find_column(people.columns, name)
-    return same or (column_of(people.columns, role) if role in ('icv', 'age', 'sex') else None)
+    wanted = {}
+    for name in options.columns:
+        role: Role | None = 'icv' if name == options.icv_column else role_of(name)
+        by_role = column_of(people.columns, role) if role in ('icv', 'age', 'sex') else None
+        same = find_column(people.columns, name)
+        wanted[name] = (role == 'icv' and config.icv_column) or same or by_role or name
+    why = '; the model needs it'
+    if site is not None:
+        own_site = config.site_column or (_default(people, 'site') if adapt else site)
+        wanted[site] = own_site or NONE
+        why += ', with sites spelled as in "surreal-gan card"'
+    if site is not None and wanted[site] == NONE:
+        del wanted[site]
+    columns = _require(people, wanted.values(), why)
+    own = {name: columns[column] for name, column in wanted.items()}
+    one_site = 'Site: all participants are treated as one site'
+    return Columns(options, own, notes=(one_site,) * (site is not None and site not in own))
 
 
 GroupUse = Literal['known', 'controls', 'compared']

@@ -281,73 +281,61 @@ def warn_of_visits(
         Facts about the same visits: all of them as text, and covariates.
     """
     several = visits[visits[PARTICIPANT].duplicated(keep=False)]
-    if several.empty:
-        return
-    for found, consequence, remedy in (
-        _unread_dates(several, described),
-        _unclear_order(several),
-        _reverted(several),
-        _unchanged_age(several, people),
-    ):
-        if found:
-            yield Caution(found, consequence, remedy, PARTICIPANTS)
+    dates = _cells(described, column_of(described, 'date'))
+    unread = {n: dates[n] for n in several.index if dates.get(n) and np.isnan(to_years(dates[n]))}
+    if unread:
+        listed = list_briefly((f'{name} ({date})' for name, date in unread.items()), 3)
+        yield Caution(
+            f'Dates of {listed} are not written like 2019-03-31',
+            'They were not used to sort visits, and the first visit may be another one',
+            'Correct them',
+            PARTICIPANTS,
+        )
+    yield from _doubtful_order(several)
+    column = column_of(people, 'age')
+    if column is not None:
+        yield from _unchanged_age(several, people.loc[several.index, column])
 
 
-def _unread_dates(several: pd.DataFrame, described: pd.DataFrame) -> tuple[str, str, str]:
-    cells = _cells(described, column_of(described, 'date'))
-    unread = [
-        f'{name} ({cells[name]})'
-        for name in several.index
-        if cells.get(name) and np.isnan(to_years(cells[name]))
-    ]
-    return (
-        f'Dates of {list_briefly(unread, 3)} are not written like 2019-03-31' if unread else '',
-        'They were not used to sort visits, and the first visit may be another one',
-        'Correct them',
-    )
-
-
-def _unclear_order(several: pd.DataFrame) -> tuple[str, str, str]:
+def _doubtful_order(several: pd.DataFrame) -> Iterator[Caution]:
+    """Warn of visits in the order of labels without a known meaning, and of cured patients."""
     unclear = {}
-    if SESSION in several:
-        for who, own in several.groupby(PARTICIPANT, sort=False):
-            stages = [_stage(str(label).removeprefix('ses-')) for label in own[SESSION]]
-            if own['order_by'].iloc[0] == NAME and not _are_understood(stages):
-                unclear[who] = ', '.join(own[SESSION])
-    labels = next(iter(unclear.values()), '')
-    return (
-        f'Visits of {list_briefly(unclear, 5)} are sorted by name ({labels})' if unclear else '',
-        'This may not be their order in time, and the first visit may be another one',
-        'Add dates or ages (sessions.tsv)',
-    )
-
-
-def _reverted(several: pd.DataFrame) -> tuple[str, str, str]:
+    for who, own in several.groupby(PARTICIPANT, sort=False) if SESSION in several else ():
+        stages = [_stage(str(label).removeprefix('ses-')) for label in own[SESSION]]
+        if own['order_by'].iloc[0] == NAME and not _are_understood(stages):
+            unclear[who] = ', '.join(own[SESSION])
+    if unclear:
+        labels = next(iter(unclear.values()))
+        yield Caution(
+            f'Visits of {list_briefly(unclear, 5)} are sorted by name ({labels})',
+            'This may not be their order in time, and the first visit may be another one',
+            'Add dates or ages (sessions.tsv)',
+            PARTICIPANTS,
+        )
     changes = dict(_group_changes(several))
     wrong = [who for who, groups in changes.items() if groups not in ([groups[0]], CONVERSION)]
-    found = f'Diagnosis: {list_briefly(wrong, 5)} changed from patient to control between visits'
-    return (
-        found if wrong else '',
-        'The group of the first visit is used, which may be wrong',
-        'Correct the diagnosis or the order of visits if this is an error',
-    )
+    if wrong:
+        yield Caution(
+            f'Diagnosis: {list_briefly(wrong, 5)} changed from patient to control between visits',
+            'The group of the first visit is used, which may be wrong',
+            'Correct the diagnosis or the order of visits if this is an error',
+            PARTICIPANTS,
+        )
 
 
-def _unchanged_age(several: pd.DataFrame, people: pd.DataFrame) -> tuple[str, str, str]:
-    """If the age does not change, ageing between visits looks like disease."""
-    column = column_of(people, 'age')
-    if column is None:
-        return '', '', ''
+def _unchanged_age(several: pd.DataFrame, age: pd.Series) -> Iterator[Caution]:
+    """Warn of ages that do not change: ageing between visits looks like disease."""
     who = several[PARTICIPANT]
-    age = people.loc[several.index, column].groupby(who)
-    years = several['years'].groupby(who).max()
-    same = (age.max() == age.min()) & ~(years <= LONG_YEARS)
-    found = f'{column} is the same at all visits of {list_briefly(same.index[same], 5)}'
-    return (
-        f'{found}, although these are more than half a year apart or undated' if same.any() else '',
-        'Ageing may look like disease',
-        f'Add {column} of each visit (sessions.tsv)',
-    )
+    ages, years = age.groupby(who), several['years'].groupby(who).max()
+    same = (ages.max() == ages.min()) & ~(years <= LONG_YEARS)
+    if same.any():
+        yield Caution(
+            f'{age.name} is the same at all visits of {list_briefly(same.index[same], 5)}, '
+            'although these are more than half a year apart or undated',
+            'Ageing may look like disease',
+            f'Add {age.name} of each visit (sessions.tsv)',
+            PARTICIPANTS,
+        )
 
 
 MIN_ACROSS_SITES = 5

@@ -126,6 +126,9 @@ WARNED = {
     'constant region': (lambda v, p: (v.assign(**{v.columns[0]: 800.0}), p), 'the same in all'),
     'foreign region': (
         lambda v, p: (v.assign(thalamus_x=v.iloc[:, 2]), p), 'thalamus_x .no region of the atlas'),
+    'region twice': (
+        lambda v, p: (v.add_prefix('x_').join(v.add_prefix('x_').add_suffix('_%') / 2), p),
+        r'The same region twice: x_MUSE_\d+ = x_MUSE_\d+_%'),
     'few controls': (lambda v, p: (v[20:], p[20:]), 'Few controls: 20'),
 }  # fmt: skip
 
@@ -142,13 +145,9 @@ def test_who_is_only_far_from_others_stays(tmp_path):
     """As in samples of students with a few old participants."""
     volumes, people = study()
     people['age'] = [7, 80, 85, 88, *np.linspace(20, 26, 76)]
-    people['lesions'] = [9.0, *np.linspace(0.9, 1.1, 79)]
-    cohort = read(tmp_path, volumes, people, covariates=('age', 'sex', 'lesions'))
-    assert cohort.exclusions.empty
-    told = [each.found for each in cohort.warnings if 'far from' in each.found]
-    assert told == [f'lesions is far from that of others: 9 of {people.index[0]}']
+    assert read(tmp_path, volumes, people).exclusions.empty
     people.iloc[:2, people.columns.get_loc('age')] = [-9, 130]
-    excluded = read(tmp_path, volumes, people, covariates=('age', 'sex')).exclusions
+    excluded = read(tmp_path, volumes, people).exclusions
     assert list(excluded.index) == list(people.index[:2])
 
 
