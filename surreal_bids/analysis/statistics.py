@@ -15,7 +15,7 @@ from statsmodels.stats.multitest import multipletests
 from surreal_bids.cautions import SEPARATION, Caution
 from surreal_bids.cohort.checks import is_in_mm3
 from surreal_bids.cohort.cohort import Cohort
-from surreal_bids.names import CONTROL, PATIENT, means
+from surreal_bids.names import CONTROL, GROUP_NAMES, PATIENT, means
 from surreal_bids.stats.concordance import area_under_curve
 from surreal_bids.text import counted, plain_number
 
@@ -214,7 +214,7 @@ def describe_indices(first: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     rows = [
         {
             'R-index': name,
-            'group': group,
+            'group': GROUP_NAMES.get(group, group),
             'participants': rows[name].count(),
             'mean': rows[name].mean(),
             'sd': rows[name].std(),
