@@ -182,11 +182,10 @@ class Check(NamedTuple):
 
 
 def negative(study: Study) -> Iterator[Finding]:
-    """Negative volumes; residuals and z-scores are accepted if nothing is corrected."""
-    found = _where(study.features < 0) if study.has_volumes else {}
-    for row, names in list(found.items())[:1]:
-        more = f' ({counted(len(found), "visit")})' if len(found) > 1 else ''
-        yield Finding(f'{names[0]} of {row} is {study.features[names[0]][row]:.10g}{more}')
+    """Negative volumes in most rows: residuals or z-scores, accepted if nothing is corrected."""
+    is_negative = (study.features < 0).any(axis=1)
+    if study.has_volumes and is_negative.mean() > 0.5:
+        yield Finding(f'volumes of {is_negative.sum()} of {len(is_negative)} visits are negative')
 
 
 def other_unit(study: Study) -> Iterator[Finding]:
@@ -340,12 +339,12 @@ def copies(study: Study) -> Iterator[Finding]:
 
 
 def empty(study: Study) -> Iterator[Finding]:
-    """Regions without a volume."""
+    """Regions without a volume: missing, 0, or a code such as -9."""
     wrong = study.features.isna() & (not study.options.impute)
-    wrong |= (study.features == 0) & study.has_volumes
+    wrong |= (study.features <= 0) & study.has_volumes
     found = {row: list_briefly(map(_called, names), 3) for row, names in _where(wrong).items()}
     yield Finding(
-        rows={row: f'no volume of {names} (missing or 0)' for row, names in found.items()}
+        rows={row: f'no volume of {names} (missing, 0 or negative)' for row, names in found.items()}
     )
 
 

@@ -46,7 +46,7 @@ def close_copy(v, p, sd=0.005):
 
 
 STOPS = {
-    'negative': (lambda v, p: (put(v, v.columns[0], -5.0), p), r' is -5; use volumes as measured'),
+    'residuals': (lambda v, p: (v - v.mean(), p), 'are negative; use volumes as measured'),
     'cm3': (lambda v, p: (v / 1000, p), 'about 1,000 times smaller than expected'),
     'half in cm3': (lambda v, p: (scaled(v, 1e-3, slice(0, 40)), p), 'than those of others'),
     'one region in cm3': (
@@ -92,6 +92,7 @@ EXCLUDED = {
     'age -9': (lambda v, p: (v, put(p, 'age', -9)), 'age is -9'),
     'small head': (lambda v, p: (v, put(p, 'icv', 1e5)), r'icv is 100000 \(median'),
     'missing volume': (lambda v, p: (put(v, v.columns[1], None), p), 'no volume of'),
+    'volume -9': (lambda v, p: (put(v, v.columns[1], -9.0), p), 'no volume of'),
     'empty region': (lambda v, p: (put(v, v.columns[1], 0.0), p), 'no volume of'),
     'copy': (lambda v, p: close_copy(v, p, 0.0), 'the same volumes'),
     'far volume': (lambda v, p: (put(v, v.columns[1], v.iloc[3, 1] / 50), p), 'in others; check'),
