@@ -42,6 +42,9 @@ IMAGES_AT_A_TIME = 8
 SMALLEST_VOXEL_MM, LARGEST_VOXEL_MM = 0.05, 20.0
 """Plausible voxel sizes; others are errors or in another unit."""
 
+LEAST_POSITIVE = 0.02
+"""Minimum share of positive voxels in an image with negative ones; a brain fills more."""
+
 SLAB_MM, LARGEST_VIEW_MM = 60.0, 600.0
 """Fields of view shorter than the first show a part of a head; longer than the second, no head."""
 
@@ -338,6 +341,11 @@ def check_image(path: Path) -> tuple[str, list[Caution]]:
     if min(image.shape) == 1:
         raise DataError(f'{path}: one slice ({image.shape}), expected 3 dimensions')
     values = np.asarray(image.dataobj)
+    if values.min() < 0 and np.mean(values > 0) < LEAST_POSITIVE:
+        raise DataError(
+            f'{path}: voxels from {values.min():g} to {values.max():g}, hardly any is positive; '
+            'intensities are shifted, so correct scl_inter or convert it again'
+        )
     _check_sides(path)
     notes += filter(None, [doubt_voxels(image)])
     # A copy with another type, byte order or scale has the same digest.

@@ -59,6 +59,13 @@ def test_files_that_are_damaged_or_no_image_are_refused(tmp_path):
         check_image(path)
 
 
+def test_intensities_that_are_shifted_below_zero_are_refused(tmp_path):
+    values = np.random.default_rng(0).integers(0, 900, (7, 8, 9)).astype(np.int16)
+    nib.Nifti1Image(values - np.int16(1024), np.eye(4)).to_filename(tmp_path / 'x.nii')
+    with pytest.raises(DataError, match=r'voxels from -\d+ .* hardly any is positive'):
+        check_image(tmp_path / 'x.nii')
+
+
 def test_headers_that_cannot_be_of_a_head_are_refused(tmp_path):
     path = tmp_path / 'x_T1w.nii'
     nib.Nifti1Image(_ramp((7, 8, 1)), np.eye(4)).to_filename(path)
