@@ -51,7 +51,7 @@ from surreal_bids.imaging.network import (
     builtin_network,
     segment_regions,
 )
-from surreal_bids.imaging.norms import LEAST_OVERLAP, NORM_AGES, Subject, region_overlaps
+from surreal_bids.imaging.quality import LEAST_OVERLAP, NORM_AGES, Subject, region_overlaps
 from surreal_bids.imaging.registration import register
 from surreal_bids.imaging.transforms import resample
 from surreal_bids.templates import builtin_template, muse_labels

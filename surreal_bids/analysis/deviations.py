@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.volumes import ICV
 from surreal_bids.harmonization.covariates import CN_SD
-from surreal_bids.imaging.norms import NORM_AGES, Subject, volume_deviations
+from surreal_bids.imaging.quality import NORM_AGES, Subject, volume_deviations
 from surreal_bids.names import CONTROL, PARTICIPANT, sex_of
 from surreal_bids.regions import recognise
 from surreal_bids.rindices.preprocessing import Preprocessing, is_complete, prepare_inputs
@@ -87,7 +87,7 @@ def from_model(cohort: Cohort, steps: Preprocessing) -> pd.DataFrame:
 
 
 def from_norms(cohort: Cohort) -> pd.DataFrame:
-    """z-scores of regions of the built-in network by the norms; see `imaging.norms`.
+    """z-scores of regions of the built-in network by the norms; see `imaging.quality`.
 
     They need age and head size; outside `NORM_AGES` they are missing.
 

@@ -20,7 +20,7 @@ from surreal_bids.cohort.roles import describe_uses
 from surreal_bids.cohort.volumes import ICV
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.harmonization.combat import UNHARMONIZED
-from surreal_bids.imaging.norms import NORM_PEOPLE
+from surreal_bids.imaging.quality import NORM_PEOPLE
 from surreal_bids.names import CONTROL, PARTICIPANT, PATIENT, SESSION
 from surreal_bids.regions import recognise, region_names
 from surreal_bids.rindices.crossfit import HELD_OUT

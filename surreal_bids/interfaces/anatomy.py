@@ -458,7 +458,7 @@ class MeasureQuality(Step):
 
 def template_overlaps(dseg_file: str | Path, xfm_file: str | Path, template: Path) -> dict:
     """Overlap of large regions with those of the template, transformed to the image."""
-    from surreal_bids.imaging.norms import region_overlaps
+    from surreal_bids.imaging.quality import region_overlaps
     from surreal_bids.imaging.transforms import read_transform, resample
 
     registered = resample(load_image(template), read_transform(xfm_file), order=0)

@@ -184,7 +184,7 @@ class WriteReport(Step):
 
     def _session(self, session: Mapping[str, Any]) -> SessionReport:
         """Report of one session; its figures are drawn on the way."""
-        from surreal_bids.imaging.norms import Subject
+        from surreal_bids.imaging.quality import Subject
         from surreal_bids.reports.participant import SessionReport, ShownFigure
 
         visit = VisitOutputs(

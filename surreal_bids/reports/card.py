@@ -13,7 +13,7 @@ from surreal_bids.analysis.statistics import describe_column, range_of
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.cautions import Caution
 from surreal_bids.harmonization.covariates import ICV, LOG_ICV
-from surreal_bids.imaging.norms import split_side
+from surreal_bids.imaging.quality import split_side
 from surreal_bids.model.agreement import NO_PATTERN
 from surreal_bids.model.number import (
     REPRODUCTIONS,

@@ -21,7 +21,7 @@ from surreal_bids.bids.outputs import Record, read_quality, sidecar_path, visit_
 from surreal_bids.cautions import FIGURES, R_INDICES, Caution
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.harmonization.encoding import TOLERATED
-from surreal_bids.imaging.norms import norms
+from surreal_bids.imaging.quality import norms
 from surreal_bids.names import PARTICIPANT, SESSION, is_label, without_prefix
 from surreal_bids.rindices.crossfit import NOT_HELD_OUT
 from surreal_bids.rindices.preprocessing import INCOMPLETE

@@ -28,7 +28,7 @@ from scipy import ndimage
 
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import atomic_path, write_text
-from surreal_bids.imaging.norms import split_side
+from surreal_bids.imaging.quality import split_side
 from surreal_bids.templates import builtin_template
 
 AXES = {'z': (0, 1, 2), 'y': (0, 2, 1), 'x': (1, 2, 0)}

@@ -23,7 +23,7 @@ from surreal_bids.cohort.cohort import not_adapted
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_text
 from surreal_bids.harmonization.combat import UNHARMONIZED
-from surreal_bids.imaging.norms import (
+from surreal_bids.imaging.quality import (
     ASYMMETRY,
     LEAST_OVERLAP,
     NORM_PEOPLE,

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -23,7 +19,7 @@ from surreal_bids.bids.outputs import BIDS_VERSION, describe_columns
 from surreal_bids.exceptions import OutputError, UsageError
 from surreal_bids.files import MISSING, write_image, write_json, write_text, write_tsv
 from surreal_bids.images import Image
-from surreal_bids.parallel import end_with_parent, limited_threads
+from surreal_bids.parallel import in_workers
 from surreal_bids.progress import with_bar
 from surreal_bids.simulation.anatomy import (
     LARGEST_LOSS,
@@ -197,11 +193,15 @@ def write_regions(root: Path, plan: CohortPlan, labels: Image, patterns: pd.Data
 def simulate_all(root: Path, plan: CohortPlan, people: list[Person], nprocs: int) -> None:
     """Simulate all participants that are not complete."""
     pending = [person for person in people if not volumes_path(root, person).is_file()]
-    # Each process prepares itself first, and those alike end together.
-    with _worker_pool(min(nprocs, max(len(pending), 1))) as pool:
-        jobs = [pool.submit(write_person, root, plan, person) for person in pending]
-        for job in with_bar(as_completed(jobs), 'Simulating heads', len(jobs)):
-            job.result()
+    written = in_workers(partial(write_person, root, plan), pending, min(nprocs, len(pending)))
+    try:
+        for _ in with_bar(written, 'Simulating heads', len(pending)):
+            pass
+    except BrokenProcessPool as error:
+        raise OutputError(
+            'a process was killed, most likely because of insufficient memory; rerun the command '
+            'with a lower --nprocs to resume'
+        ) from error
 
 
 def write_person(root: Path, plan: CohortPlan, person: Person) -> None:
@@ -384,40 +384,11 @@ def severity_columns(plan: CohortPlan) -> dict[str, dict[str, Any]]:
 def readme(plan: CohortPlan) -> str:
     """Return the text of the README, which describes the simulated images and the truth."""
     text = resources.files(__package__).joinpath('readme.md').read_text('utf-8')
-    images = (
-        'Images are skull-stripped: they show the brain only.'
-        if plan.stripped
-        else 'Images show the whole head, with skull, scalp and face.'
-    )
-    atlases = (
-        f'- `sourcedata/atlases/`: {plan.atlases} healthy brains, skull-stripped and without site '
-        'effects, with\n  their label maps and volumes, and `dseg.tsv`, the list of labels.\n'
-        if plan.atlases
-        else ''
-    )
-    return text.format(
-        plan=plan, images=images, atlases=atlases, loss=LARGEST_LOSS, version=__version__
-    )
+    images = 'the brain only' if plan.stripped else 'the whole head, with skull, scalp and face'
+    return text.format(plan=plan, images=images, loss=LARGEST_LOSS, version=__version__)
 
 
 def _require_range(option: str, value: float, lowest: float, highest: float) -> None:
     if not lowest <= value <= highest:
         flag = option.replace('_', '-')
         raise UsageError(f'--{flag} {value}: give a number between {lowest} and {highest}')
-
-
-@contextmanager
-def _worker_pool(nprocs: int) -> Iterator[ProcessPoolExecutor]:
-    """Start processes of one thread each; an error cancels pending jobs."""
-    context = multiprocessing.get_context('spawn')
-    pool = ProcessPoolExecutor(nprocs, context, initializer=end_with_parent)
-    try:
-        with limited_threads(1):
-            yield pool
-    except BrokenProcessPool as error:
-        raise OutputError(
-            'a process was killed, most likely because of insufficient memory; rerun the command '
-            'with a lower --nprocs to resume'
-        ) from error
-    finally:
-        pool.shutdown(cancel_futures=True)

@@ -14,7 +14,7 @@ from surreal_bids.analysis.outputs import write_tables
 from surreal_bids.cohort.cohort import read_cohort
 from surreal_bids.config import CohortOptions
 from surreal_bids.files import write_tsv
-from surreal_bids.imaging.norms import NORM_AGES, Subject, assess_volumes
+from surreal_bids.imaging.quality import NORM_AGES, Subject, assess_volumes
 from surreal_bids.regions import recognise, region_names
 from surreal_bids.rindices.model import prepare
 from surreal_bids.simulation.tables import sample_controls

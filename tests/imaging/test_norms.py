@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surreal_bids.imaging.norms import (
+from surreal_bids.imaging.quality import (
     LEAST_OVERLAP,
     NORM_AGES,
     RANGE_SD,

@@ -13,7 +13,7 @@ from surreal_bids.analysis.engine import flag_words
 from surreal_bids.analysis.individuals import Reference
 from surreal_bids.cautions import Caution
 from surreal_bids.exceptions import DataError
-from surreal_bids.imaging.norms import LEAST_OVERLAP
+from surreal_bids.imaging.quality import LEAST_OVERLAP
 from surreal_bids.reports import flags, participant
 from surreal_bids.reports.card import card_text, meanings_of, pattern_words, verdict
 from surreal_bids.reports.figures import GROUPS, PATTERNS, group_colours

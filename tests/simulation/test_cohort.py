@@ -16,7 +16,7 @@ import pytest
 
 from surreal_bids.cli.simulate import main
 from surreal_bids.exceptions import OutputError, UsageError
-from surreal_bids.imaging.norms import NORM_AGES
+from surreal_bids.imaging.quality import NORM_AGES
 from surreal_bids.simulation import cohort
 from surreal_bids.simulation.cohort import (
     CohortPlan,
