@@ -1,14 +1,22 @@
 """A miniature of `make demo`: both levels, the network included, against the truth."""
 
 import importlib.util
+import io
 import re
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from surreal_bids.cli.app import main as surreal_bids
+from surreal_bids.cli.simulate import main as surreal_simulate
+
 DEMO = Path(__file__).resolve().parents[1] / 'docs' / 'demo.py'
+
+COMMANDS = {'surreal-bids': surreal_bids, 'surreal-simulate': surreal_simulate}
 
 MOST_LINES = 40
 """On a terminal, where progress is a bar."""
@@ -21,13 +29,33 @@ LOWEST_C_INDEX, LOWEST_AUC = 0.8, 0.85
 0.85."""
 
 
+def load_demo() -> ModuleType:
+    spec = importlib.util.spec_from_file_location('demo', DEMO)
+    demo = importlib.util.module_from_spec(spec)
+    sys.modules['demo'] = demo
+    spec.loader.exec_module(demo)
+    return demo
+
+
+def call_here(command: list, **_: object) -> subprocess.CompletedProcess:
+    """Call a command in this process, where the number of permutations can be changed."""
+    program, *arguments = map(str, command)
+    with redirect_stdout(io.StringIO()) as printed:
+        code = COMMANDS[Path(program).name](arguments)
+    return subprocess.CompletedProcess(command, code, printed.getvalue())
+
+
 @pytest.fixture(scope='module')
 def printed(tmp_path_factory) -> str:
-    """What the demo prints."""
-    command = [sys.executable, DEMO, tmp_path_factory.mktemp('demo'), '--miniature']
-    done = subprocess.run(command, text=True, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout + done.stderr
+    """What the demo prints; few permutations, since `--n-patterns` is given."""
+    demo, printed = load_demo(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demo, 'subprocess', SimpleNamespace(run=call_here, PIPE=None))
+        patch.setattr('surreal_bids.model.number.PERMUTATIONS', 2)
+        patch.setattr('surreal_bids.model.number.SUBSAMPLES', 4)
+        with redirect_stdout(printed), redirect_stderr(printed):
+            demo.main([str(tmp_path_factory.mktemp('demo')), '--miniature'])
+    return printed.getvalue()
 
 
 def figures(pattern: str, text: str) -> list[float]:
@@ -60,12 +88,8 @@ def test_it_fits_on_a_screen_and_its_links_lead_somewhere(printed):
 
 
 def test_the_page_has_the_commands_of_the_demo():
-    spec = importlib.util.spec_from_file_location('demo', DEMO)
-    demo = importlib.util.module_from_spec(spec)
-    sys.modules['demo'] = demo
-    spec.loader.exec_module(demo)
     page = DEMO.with_suffix('.md').read_text('utf-8')
-    full = demo.FULL
+    full = load_demo().FULL
     assert f'--n-cn {full.n_cn} --n-pt {full.n_pt} --maps' in page
     assert f'for {full.n_cn + full.n_pt} participants' in page
     assert f'--n-pt {full.n_heads} --sites 1' in page

@@ -9,7 +9,6 @@ and 35 with labels drawn by hand (1 mm), with labels of other heads at the same 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import NoReturn
 
@@ -80,27 +79,22 @@ COARSE_MM = 2.0
 """Voxel size at which the distance from a mask is computed."""
 
 
-@dataclass(frozen=True)
-class Head:
-    """A T1w image to look up at points of the world."""
+def _at(image: Image, points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the nearest voxel of an image to each point (N, 3) in mm; NaN outside the image."""
+    voxels = np.rint(apply_affine(np.linalg.inv(image.affine), points)).astype(int)
+    inside = ((voxels >= 0) & (voxels < image.shape)).all(axis=1)
+    values = np.full(len(points), np.nan)
+    values[inside] = np.asarray(image.dataobj)[tuple(voxels[inside].T)]
+    return values
 
-    t1w: Image
 
-    def at(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the nearest voxel of each point (N, 3) in mm; NaN outside the image."""
-        voxels = np.rint(apply_affine(np.linalg.inv(self.t1w.affine), points)).astype(int)
-        inside = ((voxels >= 0) & (voxels < self.t1w.shape)).all(axis=1)
-        values = np.full(len(points), np.nan)
-        values[inside] = np.asarray(self.t1w.dataobj)[tuple(voxels[inside].T)]
-        return values
-
-    def scores(
-        self, points: NDArray[np.float64], score: Callable[[NDArray[np.float64]], float]
-    ) -> tuple[float, list[float]]:
-        """Compute a score of the intensities at points, and at points moved in six directions."""
-        step = max(STEP_MM, float(voxel_sizes(self.t1w.affine).max()))
-        moves = [sign * step * axis for axis, sign in product(np.eye(3), (-1, 1))]
-        return score(self.at(points)), [score(self.at(points + move)) for move in moves]
+def _scores(
+    image: Image, points: NDArray[np.float64], score: Callable[[NDArray[np.float64]], float]
+) -> tuple[float, list[float]]:
+    """Compute a score of the intensities at points, and at points moved in six directions."""
+    step = max(STEP_MM, float(voxel_sizes(image.affine).max()))
+    moves = [sign * step * axis for axis, sign in product(np.eye(3), (-1, 1))]
+    return score(_at(image, points)), [score(_at(image, points + move)) for move in moves]
 
 
 def check_segmentation(dseg: Image, regions: pd.DataFrame, t1w: Image) -> str:
@@ -126,8 +120,7 @@ def check_segmentation(dseg: Image, regions: pd.DataFrame, t1w: Image) -> str:
         It is outside of the image, left and right are exchanged, or tissue does not fit.
     """
     points, labels = _labelled(dseg)
-    head = Head(t1w)
-    share = np.isfinite(head.at(points)).mean()
+    share = np.isfinite(_at(t1w, points)).mean()
     if share < LEAST_IN_VIEW:
         raise DataError(
             f'only {share:.0%} of the segmentation is in the field of view of the T1w image; '
@@ -136,7 +129,7 @@ def check_segmentation(dseg: Image, regions: pd.DataFrame, t1w: Image) -> str:
     names = dict(zip(regions['index'].tolist(), regions['name'].astype(str).tolist()))
     check_sides(points, _mapped(labels, {i: side_of(name) for i, name in names.items()}))
     tissues = _mapped(labels, {i: tissue_of(name) for i, name in names.items()})
-    return check_tissue(head, points, tissues)
+    return check_tissue(t1w, points, tissues)
 
 
 def _mapped(labels: NDArray[np.int64], meaning: dict[int, str]) -> NDArray[np.str_]:
@@ -199,14 +192,14 @@ def check_sides(points: NDArray[np.float64], sides: NDArray[np.str_]) -> None:
         raise DataError(f'left and right of the segmentation are not along the x axis; {remedy}')
 
 
-def check_tissue(head: Head, points: NDArray[np.float64], tissues: NDArray[np.str_]) -> str:
+def check_tissue(t1w: Image, points: NDArray[np.float64], tissues: NDArray[np.str_]) -> str:
     """Check that white matter is brighter than grey matter, and most where the labels are.
 
     The doubts of :func:`check_segmentation` are returned.
 
     Parameters
     ----------
-    head
+    t1w
         The T1w image.
     points
         World coordinates (N, 3).
@@ -225,7 +218,7 @@ def check_tissue(head: Head, points: NDArray[np.float64], tissues: NDArray[np.st
         above = ranks[white].sum() - n_white * (n_white + 1) / 2
         return float(above / (n_white * (~white).sum()) - 0.5)
 
-    here, moved = head.scores(points[used], contrast)
+    here, moved = _scores(t1w, points[used], contrast)
     lost = 1 - np.mean(moved) / max(here, 1e-6)
     if here >= SURE_CONTRAST or (here >= LEAST_CONTRAST and lost >= LEAST_PEAK):
         return ''
@@ -267,7 +260,7 @@ def check_mask(mask: Image, t1w: Image) -> None:
         between = np.sum(counts * (means - ranks.mean()) ** 2)
         return float(between / max(np.sum((ranks - ranks.mean()) ** 2), 1.0))
 
-    here, moved = Head(t1w).scores(points, dependence)
+    here, moved = _scores(t1w, points, dependence)
     if here < max(moved):
         _refuse(f'the mask fits the T1w image better {STEP_MM:g} mm away')
 
@@ -303,7 +296,7 @@ def check_tissue_maps(maps: Sequence[Image], t1w: Image) -> str:
     grey, white = (np.asarray(each.dataobj) > 0.5 for each in maps[:2])
     numbers = Image((grey + 2 * (white & ~grey)).astype(np.int16), t1w.affine)
     points, tissues = _labelled(numbers)
-    return check_tissue(Head(t1w), points, np.array(['none', 'GM', 'WM'])[tissues])
+    return check_tissue(t1w, points, np.array(['none', 'GM', 'WM'])[tissues])
 
 
 def check_lesion(lesion: Image, t1w: Image) -> None:
@@ -326,7 +319,7 @@ def check_lesion(lesion: Image, t1w: Image) -> None:
 def check_same_head(corrected: Image, raw: Image) -> None:
     """Check that a corrected T1w image shows the head of the raw image, in the same place."""
     points, _ = _labelled(raw)
-    expected = Head(raw).at(points)
+    expected = _at(raw, points)
 
     def correlation(values: NDArray[np.float64]) -> float:
         both = np.isfinite(values) & (values > 0)
@@ -334,7 +327,7 @@ def check_same_head(corrected: Image, raw: Image) -> None:
             return 0.0
         return float(np.corrcoef(expected[both], values[both])[0, 1])
 
-    here, moved = Head(corrected).scores(points, correlation)
+    here, moved = _scores(corrected, points, correlation)
     if here < LEAST_CORRELATION and not 1 - np.mean(moved) / max(here, 1e-6) >= LEAST_DROP:
         _refuse(f'it does not fit the raw T1w image (correlation {here:.2f})')
 
