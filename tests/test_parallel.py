@@ -108,6 +108,7 @@ def test_an_interruption_is_reported_once(tmp_path, seconds):
     assert (main.returncode, told) == (130, 'interrupted; rerun the command to resume\n')
 
 
+@pytest.mark.slow
 def test_workers_import_what_the_main_process_imports(tmp_path):
     """Python looks for modules in the current folder first when it starts the server."""
     for name in ('surreal_bids/__init__.py', 'random.py', 'nibabel.py'):
@@ -133,6 +134,7 @@ def test_workers_are_spawned_where_no_socket_can_be_made(monkeypatch):
     assert multiprocessing.get_start_method(allow_none=True) != 'forkserver'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('level', [0, 1])
 def test_images_are_the_same_whatever_compressed_them(tmp_path, level):
     rng = np.random.default_rng(0)

@@ -89,6 +89,7 @@ def study(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_everything_imports(tmp_path):
     done = run(IMPORT, folder=tmp_path)
     *refused, last = done.stdout.splitlines()

@@ -68,6 +68,7 @@ def test_unknown_names_list_the_published_models(tmp_path, monkeypatch, capsys):
     assert all(each in error for each in NAMES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', OFFICIAL)
 def test_r_indices_equal_those_of_the_authors_program(tmp_path, monkeypatch, simulated, name):
     pytest.importorskip('SurrealGAN', reason='SurrealGAN 0.1.1 is not installed')
@@ -112,6 +113,7 @@ def apply(folder, model, *more) -> pd.DataFrame:
     return pd.read_csv(out, sep='\t', index_col='participant_id')
 
 
+@pytest.mark.slow
 def test_children_are_warned_of_by_models_without_a_range_of_ages(tmp_path, simulated, capsys):
     people = simulated.participants
     for ages, is_warned in ((people['age'], False), (8 + people['age'] % 5, True)):
@@ -146,6 +148,7 @@ def test_the_verdict_says_what_r_indices_mean_and_what_is_missing(
     assert 'cannot be assessed: the file does not describe the training sample' in verdict
 
 
+@pytest.mark.slow
 def test_r_indices_of_the_ageing_model_keep_their_values_and_are_in_order(tmp_path, simulated):
     """Values of the network in the order of the checkpoint: r1, r3, r4, r5, r2."""
     write(tmp_path, simulated)
@@ -155,6 +158,7 @@ def test_r_indices_of_the_ageing_model_keep_their_values_and_are_in_order(tmp_pa
     assert found.loc['sub-0001', list(expected)].to_dict() == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_reports_of_published_models_show_sex_as_in_the_table(tmp_path, simulated):
     write(tmp_path, simulated)
     apply(tmp_path, 'ad')
@@ -209,6 +213,7 @@ def write_nichart(folder, simulated, seed) -> None:
     )
 
 
+@pytest.mark.slow
 def test_files_of_nichart_go_in_and_out_without_renaming(tmp_path, simulated):
     model, n_patterns = 'ageing', 5
     write_nichart(tmp_path, simulated, seed=n_patterns)

@@ -358,8 +358,8 @@ def make_workflow(
 
 def reported(cohort: Cohort) -> list[str]:
     """Participants who get a report: those whose names can be those of files."""
-    apart = [] if cohort.apart is None else cohort.apart.visits[PARTICIPANT]
-    names = dict.fromkeys([*cohort.visits[PARTICIPANT], *apart])
+    everyone = filter(None, (cohort, cohort.apart))
+    names = dict.fromkeys(name for each in everyone for name in each.visits[PARTICIPANT])
     return [name for name in names if is_label(without_prefix(name, 'sub'))]
 
 

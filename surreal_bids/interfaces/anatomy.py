@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from nipype.interfaces.base import (
     BaseInterfaceInputSpec,
     Directory,
@@ -20,15 +21,20 @@ from nipype.interfaces.base import (
 
 from surreal_bids.files import write_image, write_json, write_tsv
 from surreal_bids.images import Image, like, load_image, require_same_grid
+from surreal_bids.imaging.atlas import LABELS_ENDING, read_regions
+from surreal_bids.imaging.belonging import require_overlap
+from surreal_bids.imaging.bias import correct_bias
+from surreal_bids.imaging.brain import brain_mask
+from surreal_bids.imaging.quality import image_quality, region_overlaps, segmentation_quality
+from surreal_bids.imaging.tissue import classify_tissue
 from surreal_bids.interfaces import Step
 from surreal_bids.parallel import find_device, in_threads
 from surreal_bids.regions import FREESURFER_KINDS, MUSE, label_table
 from surreal_bids.tables import prefix_errors
 from surreal_bids.templates import MUSE_LABELS, TISSUES, read_template
 
+# Modules that import torch, which is slow, are imported where they are used.
 if TYPE_CHECKING:
-    import pandas as pd
-
     from surreal_bids.imaging.fusion import Candidate
     from surreal_bids.imaging.transforms import Transform
 
@@ -117,9 +123,6 @@ class FindBrain(Step):
     output_spec = _FindBrainOutput
 
     def _run_step(self, runtime: Any) -> Any:
-        # Imported here because torch is slow to import.
-        from surreal_bids.imaging.brain import brain_mask
-
         t1w, lesion = load_image(self.inputs.in_file), load_lesion(self.inputs)
         device = torch_device(self.inputs.device)
         mask, method = brain_mask(t1w, device=device)
@@ -148,8 +151,6 @@ class CorrectBias(Step):
     output_spec = _CorrectBiasOutput
 
     def _run_step(self, runtime: Any) -> Any:
-        from surreal_bids.imaging.bias import correct_bias
-
         t1w, mask = load_image(self.inputs.in_file), load_image(self.inputs.mask_file)
         mask = sound_part(mask, load_lesion(self.inputs))
         self._results['out_file'] = save(runtime, 'corrected.nii', correct_bias(t1w, mask))
@@ -173,7 +174,6 @@ class ClassifyTissue(Step):
     output_spec = _ClassifyTissueOutput
 
     def _run_step(self, runtime: Any) -> Any:
-        from surreal_bids.imaging.tissue import classify_tissue
         from surreal_bids.imaging.transforms import read_transform, resample_all
 
         priors = read_template(self.inputs.template_dir).priors
@@ -329,7 +329,6 @@ class FuseLabels(Step):
     output_spec = _FuseLabelsOutput
 
     def _run_step(self, runtime: Any) -> Any:
-        from surreal_bids.imaging.atlas import LABELS_ENDING, read_regions
         from surreal_bids.imaging.fusion import fuse_labels, volume_table
 
         lesion = load_lesion(self.inputs)
@@ -362,8 +361,6 @@ class LabelRegions(Step):
     output_spec = _SegmentationOutput
 
     def _run_step(self, runtime: Any) -> Any:
-        # Imported here because torch is slow to import.
-        from surreal_bids.imaging.atlas import read_regions
         from surreal_bids.imaging.fusion import volume_table
         from surreal_bids.imaging.network import segment_regions
 
@@ -393,8 +390,6 @@ class MeasureSegmentation(Step):
     output_spec = _SegmentationOutput
 
     def _run_step(self, runtime: Any) -> Any:
-        from surreal_bids.imaging.atlas import read_regions
-        from surreal_bids.imaging.belonging import require_overlap
         from surreal_bids.imaging.fusion import volume_table, volumes_of_labels
 
         dseg, table = load_image(self.inputs.in_file), self.inputs.regions_file
@@ -429,10 +424,6 @@ class MeasureQuality(Step):
     output_spec = _MeasureQualityOutput
 
     def _run_step(self, runtime: Any) -> Any:
-        import pandas as pd
-
-        from surreal_bids.imaging.quality import image_quality, segmentation_quality
-
         inputs = self.inputs
         files = (inputs.raw_file, inputs.t1w_file, inputs.mask_file, *inputs.tpm_files)
         raw, t1w, mask, *tpms = in_threads(load_image, files)
@@ -458,7 +449,6 @@ class MeasureQuality(Step):
 
 def template_overlaps(dseg_file: str | Path, xfm_file: str | Path, template: Path) -> dict:
     """Overlap of large regions with those of the template, transformed to the image."""
-    from surreal_bids.imaging.quality import region_overlaps
     from surreal_bids.imaging.transforms import read_transform, resample
 
     registered = resample(load_image(template), read_transform(xfm_file), order=0)

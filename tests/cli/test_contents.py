@@ -113,6 +113,7 @@ def test_sound_results_are_used(sound, caplog):
     assert caplog.messages == []
 
 
+@pytest.mark.slow
 def test_one_damaged_file_excludes_one_participant(sound, tmp_path):
     for number, damage in enumerate((truncated, far_away, broken_link, other_axis, fractions)):
         rng = np.random.default_rng(list(damage.__name__.encode()))
@@ -147,6 +148,7 @@ BAD_LESIONS = {
 }
 
 
+@pytest.mark.slow
 def test_bad_lesion_masks(sound, tmp_path):
     root = shutil.copytree(sound, tmp_path / 'study')
     for reason, values in BAD_LESIONS.items():
@@ -157,6 +159,7 @@ def test_bad_lesion_masks(sound, tmp_path):
         assert reason in plan.problems[0].reason
 
 
+@pytest.mark.slow
 def test_a_new_lesion_mask_processes_one_participant_again(sound, tmp_path):
     root = shutil.copytree(sound, tmp_path / 'study')
     seen = []

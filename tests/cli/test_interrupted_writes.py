@@ -108,6 +108,7 @@ STEP = 25
 """A process is killed at one write in so many; `tests/test_files.py` tries all of simple files."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('command', MARKERS)
 def test_any_write_may_be_the_last(command, home, tmp_path, monkeypatch):
     out, line = tmp_path / 'out', words(command, home, tmp_path / 'out')

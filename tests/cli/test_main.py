@@ -142,6 +142,7 @@ READERS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == 'nt', reason='Windows has other errors')
 def test_files_that_cannot_be_read_are_named(tmp_path, capsys):
     home, out = tmp_path / 'home', tmp_path / 'out'

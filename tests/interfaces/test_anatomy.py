@@ -90,6 +90,7 @@ def test_registration_undoes_a_shift(files, shifted, tmp_path):
     np.testing.assert_allclose(np.median(inverse, axis=0), (6, 0, -4), atol=1)
 
 
+@pytest.mark.slow
 def test_an_atlas_is_brought_to_the_brain(files, shifted, tmp_path):
     interface = RegisterAtlas(t1w_file=files['t1w'], mask_file=files['mask'], atlas_t1w=shifted)
     inside = np.asarray(phantom.mask().dataobj) > 0
@@ -183,6 +184,7 @@ def test_a_segmentation_that_lies_elsewhere_is_refused(files, tmp_path, shift_mm
             _run(step, tmp_path)
 
 
+@pytest.mark.slow
 def test_regions_of_the_network_are_saved_with_their_confidence(files, tmp_path):
     regions = muse_table()[['index', 'name']]
     table = write_tsv(tmp_path / 'regions.tsv', regions)

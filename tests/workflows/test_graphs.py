@@ -95,6 +95,7 @@ def _unset_inputs(workflow):
     return missing
 
 
+@pytest.mark.slow
 def test_each_combination_of_what_exists_builds():
     for given in SUBSETS:
         workflow = _participant(given)
