@@ -41,10 +41,9 @@ from surreal_bids.cohort.cohort import Cohort, read_cohort
 from surreal_bids.config import CohortOptions, TrainingOptions, training_options
 from surreal_bids.regions import muse_indices
 from surreal_bids.rindices.crossfit import CrossFit, cross_fit, fit_folds, prepare_folds
-from surreal_bids.rindices.intervals import INTERVALS, SEVERITIES
-from surreal_bids.rindices.model import TableModel, prepare, select_model
+from surreal_bids.rindices.model import INTERVALS, TableModel, prepare, select_model
 from surreal_bids.rindices.new_sites import add_sites
-from surreal_bids.rindices.uncertainty import add_standing
+from surreal_bids.rindices.uncertainty import SEVERITIES, add_standing
 from surreal_bids.simulation.tables import (
     SEVERITY_COLUMNS,
     TASKS,

@@ -197,7 +197,7 @@ def associations(
             scored.others.loc[patients, list(scores)], r, pd.DataFrame(index=patients)
         )
         for name, each in (('', table), (', not adjusted', unadjusted)):
-            kind = each['variable'].str.split(' score ').str[0]
+            kind = each['measure'].str.split(' score ').str[0]
             for which, p in each['p'].groupby(kind):
                 shares[f'{which}, {n_cn} CN{name}'] = share_below(p)
     return shares
@@ -275,11 +275,13 @@ class LinearModel:
 
 
 def hold_out(cohort: Cohort, seed: int) -> CrossFit:
-    """Return out-of-fold R-indices by linear factors."""
+    """Return out-of-fold R-indices by linear factors, and those of the final model."""
     folds = prepare_folds(cohort, TrainingOptions(random_seed=seed))
     final = LinearModel(prepare(cohort))
     models = {number: LinearModel(data, like=final) for number, data in folds.data.items()}
-    return cross_fit(cohort, final, folds, models)
+    fitted = cross_fit(cohort, final, folds, models)
+    in_sample = final.apply(cohort)[['r1', 'r2']].add_suffix('_final')
+    return replace(fitted, results=fitted.results.join(in_sample))
 
 
 def name_design(study: Study) -> str:
@@ -309,13 +311,13 @@ def diagnosis(seed: int, designs: Sequence[Study] = (*AGES, *SITES)) -> dict[str
         fitted = hold_out(cohort, seed)
         area = separate(cohort, fitted.results[['r1', 'r2']]).iloc[0]
         number = f'{name}, {SUM_OF_INDICES}, everyone'
-        found[f'AUC, {number}'] = area['auc']
+        found[f'AUC, {number}'] = area['estimate']
         found[f'interval holds 0.5, {number}'] = area['low'] <= 0.5 <= area['high']
-        trained_on = fitted.results[['r1_trained_on', 'r2_trained_on']].sum(axis=1)
+        trained_on = fitted.results[['r1_final', 'r2_final']].sum(axis=1)
         area = area_under_curve(trained_on, cohort.is_patient)
         found[f'AUC, {name}, {SUM_OF_INDICES}, trained on'] = area.value
         if study == OLDER:
-            differs = compare_groups(cohort).set_index('covariate').loc['age']
+            differs = compare_groups(cohort).set_index('measure').loc['age']
             named = differs['p_corrected'] < 0.05 and 'years older' in differs['in_words']
             found['age gap is named'] = named
     return {name: float(value) for name, value in found.items()}
@@ -358,8 +360,8 @@ def controls(seed: int, size: tuple[int, int] = (20, 30), n_new: int = 100) -> d
     of_new = 1 + number % folds.count
     numbers = folds.number.reindex(number.index).fillna(of_new).astype(int)
     results = cross_fit(everyone, model, replace(folds, number=numbers), models).results
-    names = list(model.pattern_names)
-    final = [f'{name}_trained_on' for name in names]
+    names, final = ['r1', 'r2'], ['r1_final', 'r2_final']
+    results[final] = model.apply(everyone)[names]
     own, new = results[~everyone.is_patient & ~is_new], results[is_new]
     pairs = {
         ('held out', NEW): (own[names], new[names]),

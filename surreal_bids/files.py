@@ -187,11 +187,10 @@ def write_tsv(path: str | Path, table: pd.DataFrame) -> Path:
     return Path(path)
 
 
-def copy_file(source: Path, target: Path) -> Path:
+def copy_file(source: str | Path, target: str | Path) -> None:
     """Copy a file; the target is complete or absent."""
     with atomic_path(target) as temporary:
         shutil.copyfile(source, temporary)
-    return target
 
 
 GZIP_START = bytes.fromhex('1f8b08000000000000ff')

@@ -13,12 +13,6 @@ from typing import Literal
 PARTICIPANT = 'participant_id'
 SESSION = 'session_id'
 
-SPREAD_SUFFIX = '_member_spread'
-"""Suffix of standard deviations over ensemble members."""
-
-TRAINED_ON_SUFFIX = '_trained_on'
-"""Suffix of R-indices from a model that was trained on the participant."""
-
 CONTROL, PATIENT = 'CN', 'PT'
 """Names of the two groups in outputs."""
 

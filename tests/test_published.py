@@ -118,7 +118,8 @@ def test_children_are_warned_of_by_models_without_a_range_of_ages(tmp_path, simu
     people = simulated.participants
     for ages, is_warned in ((people['age'], False), (8 + people['age'] % 5, True)):
         write(tmp_path, replace(simulated, participants=people.assign(age=ages)))
-        apply(tmp_path, 'ageing')
+        flags = apply(tmp_path, 'ageing')['flags'].astype(str)
+        assert flags.str.contains('age outside the training range').all() == is_warned
         told = '32 of 32 participants are younger than 18 years'
         assert (told in capsys.readouterr().err) == is_warned
 

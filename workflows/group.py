@@ -67,7 +67,7 @@ def init_group_wf(
     workflow.connect([(analyse, outputnode, [('out_file', 'report_file')])])
     add_reports = _init_report_nodes(output_dir, individuals, n_threads)
     for node in add_reports:
-        workflow.connect([(analyse, node, [('deviations_file', 'deviations_file')])])
+        workflow.connect([(analyse, node, [('individuals_file', 'individuals_file')])])
     if isinstance(model, str):
         for node in (analyse, *add_reports):
             node.inputs.model_card = model

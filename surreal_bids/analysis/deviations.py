@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.volumes import ICV
-from surreal_bids.harmonization.covariates import CN_SD
 from surreal_bids.imaging.quality import NORM_AGES, Subject, volume_deviations
 from surreal_bids.names import CONTROL, PARTICIPANT, sex_of
 from surreal_bids.regions import recognise
@@ -64,26 +63,14 @@ def from_controls(cohort: Cohort, steps: Preprocessing) -> pd.DataFrame | None:
     volumes = steps.harmonize(known.features, known.people)
     values = volumes.apply(np.log) if steps.options.icv == 'power' else volumes
     measured = inputs.features.notna()
-    parts = [pd.DataFrame(index=volumes.index)]
-    for names in _same_rows(measured.iloc[everyone.fitted].T):
+    z = pd.DataFrame(np.nan, volumes.index, volumes.columns)
+    together = [list(volumes)] if measured.all(axis=None) else [[name] for name in volumes]
+    for names in together:
         model = model_of_controls(known, columns, measured[names[0]].to_numpy(bool))
         if model.df >= LEAST_DF:
             own = values[names].where(measured[names]).to_numpy(np.float64)
-            parts.append(pd.DataFrame(model.z_scores(own), volumes.index, names))
-    return pd.concat(parts, axis=1).reindex(columns=volumes.columns)
-
-
-def _same_rows(table: pd.DataFrame) -> list[list[str]]:
-    """Names of rows, those with equal values together."""
-    together: dict[bytes, list[str]] = {}
-    for name, row in zip(table.index, table.to_numpy()):
-        together.setdefault(row.tobytes(), []).append(name)
-    return list(together.values())
-
-
-def from_model(cohort: Cohort, steps: Preprocessing) -> pd.DataFrame:
-    """z-scores of regions by the controls that a model learned from."""
-    return (steps.transform(cohort.features, cohort.people).normalised - 1) / CN_SD
+            z.loc[:, names] = model.z_scores(own)
+    return z
 
 
 def from_norms(cohort: Cohort) -> pd.DataFrame:
@@ -97,15 +84,8 @@ def from_norms(cohort: Cohort) -> pd.DataFrame:
         Volumes of the participant level.
     """
     ages, sexes = cohort.ages, cohort.column_of('sex')
-    measured = cohort.measured.loc[cohort.visits.index]
-    head_size = measured.get(ICV, pd.Series(np.nan, measured.index))
-    column_of = {index: column for column, index in recognise(measured.columns).items()}
-    index_of = {
-        name: index
-        for name, index in recognise(cohort.features.columns).items()
-        if index in column_of
-    }
-    columns = [column_of[index] for index in index_of.values()]
+    head_size = cohort.measured.reindex(index=cohort.visits.index, columns=[ICV])[ICV]
+    index_of = recognise(cohort.features.columns)
     z = pd.DataFrame(np.nan, cohort.visits.index, list(index_of))
     youngest, oldest = NORM_AGES
     for visit in z.index[ages.ge(youngest) & ages.lt(oldest + 1) & head_size.gt(0)]:
@@ -114,8 +94,7 @@ def from_norms(cohort: Cohort) -> pd.DataFrame:
             sex=None if sexes is None else sex_of(str(sexes[visit])),
             icv_mm3=float(head_size[visit]),
         )
-        volumes = pd.DataFrame(
-            {'index': list(index_of.values()), 'volume_mm3': measured.loc[visit, columns]}
-        )
-        z.loc[visit] = volume_deviations(volumes, subject)
+        volumes = cohort.features.loc[visit, list(index_of)]
+        table = pd.DataFrame({'index': list(index_of.values()), 'volume_mm3': volumes})
+        z.loc[visit] = volume_deviations(table, subject)
     return z

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 
 from surreal_bids.analysis.change import follow_visits, sites_of
@@ -19,12 +20,12 @@ from surreal_bids.analysis.statistics import (
     separate,
     warn_of_differences,
 )
-from surreal_bids.cautions import CHANGE, Caution
+from surreal_bids.cautions import Caution
 from surreal_bids.cohort.cohort import FRAMES, Cohort
 from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.combat import UNHARMONIZED
-from surreal_bids.harmonization.covariates import CN_MEAN
-from surreal_bids.harmonization.quality import N_FOLDS
+from surreal_bids.harmonization.covariates import CN_MEAN, CN_SD
+from surreal_bids.harmonization.quality import HarmonizationQuality, assess_harmonization
 from surreal_bids.model.agreement import NO_PATTERN
 from surreal_bids.names import CONTROL, PARTICIPANT
 from surreal_bids.rindices.crossfit import (
@@ -40,23 +41,17 @@ from surreal_bids.rindices.crossfit import (
     in_sample,
     warn_of_not_held_out,
 )
-from surreal_bids.rindices.intervals import CENTILE_CONTROLS, CENTILE_OF
 from surreal_bids.rindices.model import TableModel
-from surreal_bids.rindices.preprocessing import COMPLETE, INCOMPLETE, NONE_BEYOND
+from surreal_bids.rindices.new_sites import are_children
+from surreal_bids.rindices.preprocessing import COMPLETE, INCOMPLETE, NONE_BEYOND, prepare_inputs
 from surreal_bids.rindices.uncertainty import add_standing, with_centiles
-from surreal_bids.text import counted, list_briefly
-
-if TYPE_CHECKING:
-    from surreal_bids.harmonization.quality import HarmonizationQuality
+from surreal_bids.text import counted
 
 # Tables that only the group level needs are computed by modules imported where they are used.
 
 
 SAME_MEAN = 1e-6
 """Largest difference of the means of normalised features of the same controls."""
-
-OF_CENTILES = [CENTILE_OF, CENTILE_CONTROLS]
-"""Columns that tell which controls a centile refers to."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -108,12 +103,6 @@ class Analysis:
         return list(self.model.pattern_names)
 
     @property
-    def supported(self) -> bool:
-        """Whether the permutation test supports any pattern; also True if there was no test."""
-        number = self.model.gan.number_
-        return number is None or number.supported
-
-    @property
     def whose(self) -> Literal['patients', 'participants']:
         """In whom patterns are described: in everyone where there are no patients."""
         return 'patients' if self.cohort.counts['PT'] else 'participants'
@@ -129,27 +118,22 @@ class Analysis:
         return _together(self.cohort)
 
     @cached_property
-    def others(self) -> pd.DataFrame:
-        """Results of participants of other groups by the final model, with their `group`."""
+    def all_results(self) -> pd.DataFrame:
+        """Results of everyone in `scored`; those of other groups are by the final model."""
         apart = self.cohort.apart
         if apart is None:
-            return self.results.iloc[:0].assign(group=None)
-        results = self.model.with_unseen_site('skip').apply(apart)
-        known = {HELD_OUT: True} if HELD_OUT in self.results else {}
-        return results.assign(group=apart.visits['group'], **known)
-
-    @property
-    def all_results(self) -> pd.DataFrame:
-        """Results of everyone in `scored`."""
-        if self.others.empty:
             return self.results
-        return pd.concat([self.results, self.others.drop(columns='group')])
+        others = self.model.with_unseen_site('skip').apply(apart)
+        known = {HELD_OUT: True} if HELD_OUT in self.results else {}
+        return pd.concat([self.results, others.assign(**known)])
 
     @cached_property
     def flags(self) -> pd.Series:
         """Quality flags of every visit in `scored`, in words; empty where there are none."""
         results = self.all_results
         words = [flag_words(row) for row in results.to_dict('records')]
+        for young, own in zip(are_children(self.model, self.scored)[results.index], words):
+            own += [f'age{BEYOND}'] * bool(young)
         if self.image_flags is not None:
             more = self.image_flags.reindex(results.index).fillna('')
             words = [[*own, *filter(None, [of_image])] for own, of_image in zip(words, more)]
@@ -217,52 +201,27 @@ class Analysis:
 
     @cached_property
     def quality(self) -> HarmonizationQuality | None:
-        """Site effects before and after harmonization; None where they cannot be assessed."""
-        from surreal_bids.analysis.covariates import assess_cohort
-
+        """Site effects among controls before and after harmonization; None if not assessed."""
         if self.model.preprocessing.combat is None or not self.trained_here:
             return None
+        first = self.cohort.first_visits()
+        controls = first.select(~first.is_patient)
+        inputs = prepare_inputs(controls.features, controls.people, controls.options)
+        after = self.harmonized.loc[inputs.features.index]
+        after = after.apply(np.log) if controls.options.icv == 'power' else after
+        site = controls.people[str(controls.options.site_column)]
         # Where a covariate has rare values, folds may lack them: no reason to do without results.
         with suppress(DataError):
-            return assess_cohort(self.cohort, self.harmonized, self.random_seed)
+            known = inputs.features, after, site, inputs.covariates
+            return assess_harmonization(*known, self.random_seed)
         return None
 
     @property
-    def not_assessed(self) -> str:
-        """Why site effects were not assessed; empty where they were."""
-        if self.quality is not None:
-            return ''
-        if not self.trained_here:
-            if self.model.preprocessing.combat is None:
-                return 'the model was trained without sites and harmonizes nothing'
-            return 'the model was trained on other data, whose site effects it has learned'
-        sites = sites_of(self.cohort).nunique()
-        if sites < 2:
-            return 'there is only one site' if sites else 'there is no column of sites'
-        return f'fewer than two sites have {N_FOLDS} controls, or a covariate has rare values'
-
-    @cached_property
     def sites(self) -> pd.DataFrame:
-        """Participants and controls of each site, by first visits, and who is harmonized."""
+        """Participants of each group and site, by first visits."""
         first = self.cohort.first_visits()
-        sites = sites_of(first)
-        status = self.results['status'].reindex(first.visits.index)
-        was_done = self.model.preprocessing.combat is not None
-        people = pd.DataFrame(
-            {
-                'participants': 1,
-                'controls': (first.groups == CONTROL).astype(int),
-                'harmonized': was_done & ~status.isin([UNHARMONIZED, INCOMPLETE]),
-            }
-        )
-        if first.groups.isna().all():
-            people = people.drop(columns='controls')
-        table = people.groupby(sites.astype(str).where(sites.notna())).sum()
-        table['harmonized'] = [
-            'yes' if done == n else f'{done} of {n}' if done else 'no'
-            for done, n in zip(table['harmonized'], table['participants'])
-        ]
-        return table.rename_axis('site').reset_index()
+        groups = first.groups.fillna('unknown').rename('group')
+        return pd.crosstab(sites_of(first).rename('site'), groups).reset_index()
 
     @cached_property
     def is_training_sample(self) -> bool:
@@ -291,7 +250,7 @@ class Analysis:
         return compare_groups(self.described)
 
     @cached_property
-    def _followed(self) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:
+    def _followed(self) -> tuple[pd.DataFrame | None, pd.DataFrame | None, str]:
         return follow_visits(self.cohort, self.model, self.results, self.fitted)
 
     @property
@@ -304,11 +263,17 @@ class Analysis:
         """Change per year in either group; None where everyone has one visit."""
         return self._followed[1]
 
+    @property
+    def excluded_visits(self) -> str:
+        """How many visits are excluded from the change per year, in words; may be empty."""
+        return self._followed[2]
+
     @cached_property
     def statistics(self) -> pd.DataFrame:
         """All statistics of groups: a row for each estimate; see `gather`."""
-        known = self.separation, self.differences, self.associations, self.group_change
-        return gather(*known)
+        names = ('separation', 'group difference', 'association', 'change per year')
+        tables = self.separation, self.differences, self.associations, self.group_change
+        return gather(dict(zip(names, tables)))
 
     @cached_property
     def cautions(self) -> list[Caution]:
@@ -324,7 +289,7 @@ class Analysis:
         elif self.is_training_sample and not self.adapted:
             reason = 'The controls are those that the model was trained on'
             found.append(in_sample(reason, 'Use the R-indices that "surreal-gan fit" wrote'))
-        return [*found, *self._without_site(), *warn_of_differences(self.differences)]
+        return [*found, *warn_of_differences(self.differences)]
 
     def _in_sample(self) -> Iterator[Caution]:
         """Warn of R-indices in sample, unless the cohort has a warning with the reason."""
@@ -332,21 +297,6 @@ class Analysis:
         in_folds = self.results.get(HELD_OUT, True) | (self.results['status'] == NOT_HELD_OUT)
         if not in_folds.all() and not is_known:
             yield in_sample('No cross-fitting', 'Use --folds 5, or do not compare the groups')
-
-    def _without_site(self) -> Iterator[Caution]:
-        """Warn of visits that change cannot be computed from, because their site is missing."""
-        table = self.group_change
-        if table is None or not table.get('visits_without_site', pd.Series(dtype=int)).any():
-            return
-        site = pd.Series(sites_of(self.cohort), self.cohort.visits.index)
-        elsewhere = site.notna().groupby(self.cohort.visits[PARTICIPANT]).transform('any')
-        yield Caution(
-            f'No site of {list_briefly(site.index[site.isna() & elsewhere])}, while other visits '
-            'of the same participants have one',
-            'These visits are excluded from the change per year',
-            'Complete the column of the site',
-            CHANGE,
-        )
 
     @property
     def everyone(self) -> Cohort:
@@ -369,25 +319,25 @@ class Analysis:
     @cached_property
     def z_scores(self) -> pd.DataFrame:
         """How far the regions of each visit are from those of controls, in SD."""
-        from surreal_bids.analysis.deviations import from_model
-
         if self._by_controls is not None:
             return self._by_controls.reindex(self.scored.visits.index)
-        return from_model(self.scored, self.model.preprocessing)
+        seen = self.model.preprocessing.transform(self.scored.features, self.scored.people)
+        return (seen.normalised - CN_MEAN) / CN_SD
 
     @cached_property
     def of_individuals(self) -> pd.DataFrame:
-        """What reports of participants show beside the tables, one row per visit.
+        """What reports of participants show, one row per visit.
 
-        Columns of the visit, age, sex and site as known, controls of the centiles, outliers of
-        image quality, and z-scores of regions.
+        Columns of the visit, its results and flags, age, sex and site as known, outliers of image
+        quality, and z-scores of regions.
         """
-        known = [_demographics(self.described), self.all_results.reindex(columns=OF_CENTILES)]
+        known = self.described
+        facts = self.all_results.assign(flags=self.flags, site=sites_of(known), age=known.ages)
+        facts['sex'] = known.column_of('sex')
         if self.images is not None:
-            known.append(self.images.table[[OUTLIERS]])
-        facts = pd.concat(known, axis=1).drop(columns=self.z_scores.columns, errors='ignore')
-        table = self.scored.visits.join(facts)
-        return table.join(self.z_scores.round(2) + 0.0)  # No minus zero.
+            facts[OUTLIERS] = self.images.table[OUTLIERS]
+        facts = facts.drop(columns=self.z_scores.columns, errors='ignore')
+        return self.scored.visits.join(facts).join(self.z_scores.round(2) + 0.0)  # No minus zero.
 
 
 SEPARATOR = '; '
@@ -429,19 +379,6 @@ def _together(cohort: Cohort) -> Cohort:
         return cohort
     frames = {name: pd.concat([getattr(cohort, name), getattr(apart, name)]) for name in FRAMES}
     return replace(cohort, apart=None, **frames)
-
-
-def _demographics(cohort: Cohort) -> pd.DataFrame:
-    """Return `age`, `sex` and `site` of each visit as far as known, whatever their columns."""
-    known = {
-        'site': sites_of(cohort),
-        'age': cohort.column_of('age'),
-        'sex': cohort.column_of('sex'),
-    }
-    table = pd.DataFrame({name: column for name, column in known.items() if column is not None})
-    if 'age' in table:
-        table['age'] = pd.to_numeric(table['age'], errors='coerce')
-    return table
 
 
 def analyse_trained(cohort: Cohort, trained: Trained, random_seed: int = 0) -> Analysis:

@@ -12,33 +12,28 @@ from surreal_bids.cohort.checks import NORMAL_SD_PER_MAD
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.names import PARTICIPANT, SESSION
 
-
-class Metric(NamedTuple):
-    """Which values are bad, high (1), low (-1) or both (0), and the least SD to be expected."""
-
-    bad: int
-    least_sd: float = 0.0
-
-
-METRICS: dict[str, Metric] = {
-    'snr_gm': Metric(-1),
-    'snr_wm': Metric(-1),
-    'snr_csf': Metric(-1),
-    'snrd_total': Metric(-1),
-    'cnr': Metric(-1),
-    'cjv': Metric(1),
-    'efc': Metric(1),
-    'inu_range': Metric(1, 0.02),
-    'wm2max': Metric(0),
-    'mask_ml': Metric(0),
-    'voxel_mm': Metric(1),
-    'confidence': Metric(-1),
-    'uncertain_regions': Metric(1, 1.5),
-    'empty_regions': Metric(1, 0.25),
-    'asymmetry': Metric(1, 0.05),
-    'overlap': Metric(-1),
+BAD = {
+    'snr_gm': -1,
+    'snr_wm': -1,
+    'snr_csf': -1,
+    'snrd_total': -1,
+    'cnr': -1,
+    'cjv': 1,
+    'efc': 1,
+    'inu_range': 1,
+    'wm2max': 0,
+    'mask_ml': 0,
+    'voxel_mm': 1,
+    'confidence': -1,
+    'uncertain_regions': 1,
+    'empty_regions': 1,
+    'asymmetry': 1,
+    'overlap': -1,
 }
-"""Metrics that images are compared by."""
+"""Metrics that images are compared by, and which values are bad: high (1), low (-1) or both (0)."""
+
+LEAST_SD = {'inu_range': 0.02, 'uncertain_regions': 1.5, 'empty_regions': 0.25, 'asymmetry': 0.05}
+"""Least standard deviation to be expected of some metrics."""
 
 LEAST_RELATIVE_SD = 0.005
 """Least standard deviation to be expected of any metric, as a part of its median."""
@@ -87,10 +82,13 @@ def read_image_quality(output_dir: Path, cohort: Cohort) -> ImageQuality | None:
     """
     visits = cohort.measured[[name for name in (PARTICIPANT, SESSION) if name in cohort.measured]]
     rows = [_read(output_dir, visit) for visit in visits.to_dict('records')]
-    metrics = pd.DataFrame(rows, visits.index, list(METRICS), dtype=float)
+    metrics = pd.DataFrame(rows, visits.index, list(BAD), dtype=float)
     if metrics.isna().all(axis=None):
         return None
-    scores = outlier_scores(metrics, _scanners(cohort, visits.index))
+    column = cohort.options.site_column
+    # That of excluded visits is not read.
+    scanner = pd.Series('', visits.index) if column is None else cohort.people[column]
+    scores = outlier_scores(metrics, scanner.reindex(visits.index))
     outlying = scores > OUTLYING
     table = pd.concat([visits, metrics], axis=1)
     names = [', '.join(outlying.columns[row]) or None for row in outlying.to_numpy()]
@@ -102,14 +100,6 @@ def _read(output_dir: Path, visit: dict) -> dict[str, float | None]:
     """Read the metrics of one image; empty where there are none."""
     path = visit_output(output_dir, 'quality', visit[PARTICIPANT], visit.get(SESSION))
     return {} if path is None else read_quality(path)
-
-
-def _scanners(cohort: Cohort, visits: pd.Index) -> pd.Series:
-    """Return the scanner of each visit; missing for excluded visits, whose scanner is not read."""
-    column = cohort.options.site_column
-    if column is None:
-        return pd.Series('the only one', visits)
-    return cohort.people[column].reindex(visits)
 
 
 def outlier_scores(metrics: pd.DataFrame, scanner: pd.Series) -> pd.DataFrame:
@@ -134,16 +124,11 @@ def _scores(metrics: pd.DataFrame) -> pd.DataFrame:
     """Return the scores of the images of one scanner."""
     median = metrics.median()
     centred = metrics - median
-    known = {name: METRICS[str(name)] for name in metrics}
-    least = pd.Series({name: metric.least_sd for name, metric in known.items()})
+    least = pd.Series(LEAST_SD).reindex(metrics.columns)
     robust = NORMAL_SD_PER_MAD * centred.abs().median()
     spread = pd.concat([robust, LEAST_RELATIVE_SD * median.abs(), least], axis=1).max(axis=1)
     count = metrics.count()
     spread = (spread * (1 + FEW_IMAGES / count)).where((spread > 0) & (count >= FEWEST_IMAGES))
     scores = centred / spread
-    return pd.DataFrame(
-        {
-            name: scores[name] * metric.bad if metric.bad else scores[name].abs()
-            for name, metric in known.items()
-        }
-    )
+    both = [name for name, bad in BAD.items() if bad == 0 and name in scores]
+    return (scores * pd.Series(BAD)[scores.columns]).assign(**scores[both].abs())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -23,10 +23,10 @@ from surreal_bids.analysis.outputs import write_described
 from surreal_bids.bids.outputs import output_path, visit_output, write_sidecar
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.exceptions import DataError
-from surreal_bids.files import copy_file, write_image, write_tsv
+from surreal_bids.files import copy_file, write_image
 from surreal_bids.images import describe_difference, load_image, same_grid
 from surreal_bids.names import PARTICIPANT, SESSION
-from surreal_bids.stats.linear import ControlModel, Regression, covariate_columns, regress
+from surreal_bids.stats.linear import VALUES_AT_ONCE, ControlModel, covariate_columns, regress
 from surreal_bids.text import counted
 
 MIN_TISSUE = 0.1
@@ -38,22 +38,18 @@ FDR_LEVEL = 0.05
 MIN_GROUP = 5
 """A smaller group is not compared: its map would show its members."""
 
-VOXELS_AT_ONCE = 1 << 13
-"""Voxels that are computed at once in double precision."""
-
 PATIENTS = 'patients'
 """Name of the comparison of all patients with controls, which is the only test."""
-
-SUMMARY = 'summary.tsv'
-MAP_NAME = '{contrast}_{statistic}.nii.gz'
 
 
 @dataclass(frozen=True)
 class MapOptions:
-    """How maps are compared.
+    """Which maps are compared, and how.
 
     Attributes
     ----------
+    tissue
+        What they are RAVENS maps of.
     smoothing
         Full width at half maximum of the smoothing of the RAVENS maps, in mm.
     permutations
@@ -62,6 +58,7 @@ class MapOptions:
         Seed of the permutations.
     """
 
+    tissue: str
     smoothing: float = 0.0
     permutations: int = 0
     random_seed: int = 0
@@ -86,12 +83,10 @@ class VoxelMaps:
     skipped: Mapping[str, str]
 
 
-def ravens_files(output_dir: Path, visits: pd.DataFrame, tissue: str) -> dict[str, Path]:
+def ravens_files(root: Path, visits: pd.DataFrame, tissue: str) -> dict[str, Path]:
     """Find the RAVENS maps of these visits, by visit; those that exist."""
     paths = {
-        str(visit): visit_output(
-            output_dir, 'ravens', row[PARTICIPANT], row.get(SESSION), tissue=tissue
-        )
+        str(visit): visit_output(root, 'ravens', row[PARTICIPANT], row.get(SESSION), tissue=tissue)
         for visit, row in visits.iterrows()
     }
     return {visit: path for visit, path in paths.items() if path and path.is_file()}
@@ -104,11 +99,6 @@ def mean_mask(paths: Sequence[Path], fwhm: float = 0.0) -> nib.Nifti1Image:
     for path in paths:
         total += _read(path, reference, fwhm)
     mask = total > MIN_TISSUE * len(paths)
-    if not mask.any():
-        raise DataError(
-            f'no voxel has a mean above {MIN_TISSUE:g} over {len(paths)} RAVENS maps, such as '
-            f'{paths[0]}; rerun the participant level'
-        )
     return nib.Nifti1Image(mask.astype(np.uint8), reference.affine)
 
 
@@ -137,9 +127,9 @@ def read_voxels(
     return values
 
 
-def to_image(values: NDArray, mask: nib.Nifti1Image) -> nib.Nifti1Image:
+def to_image(values: NDArray, mask: nib.Nifti1Image, dtype: Any = np.float32) -> nib.Nifti1Image:
     """Values (V,) of the voxels of a mask as an image, 0 outside."""
-    array = np.zeros(mask.shape, np.float32)
+    array = np.zeros(mask.shape, dtype)
     array[np.asanyarray(mask.dataobj) > 0] = values
     image = nib.Nifti1Image(array, mask.affine)
     image.header.set_xyzt_units('mm')
@@ -186,11 +176,10 @@ def make_contrasts(
     skipped
         What cannot be compared, and why.
     """
-    fixed, contrasts, skipped = covariate_columns(covariates), [], {}
-    counts = {'controls': int((~is_patient).sum()), 'patients': int(is_patient.sum())}
-    text = f'all patients (n = {counts["patients"]}) against controls (n = {counts["controls"]})'
+    fixed, n_patients = covariate_columns(covariates), int(is_patient.sum())
+    text = f'all patients (n = {n_patients}) against controls (n = {(~is_patient).sum()})'
     everyone = np.arange(len(indices))
-    candidates = [(counts, Contrast(PATIENTS, text, everyone, is_patient.astype(float), fixed))]
+    contrasts = [Contrast(PATIENTS, text, everyone, is_patient.astype(float), fixed)]
     rows = np.flatnonzero(is_patient & indices.notna().all(axis=1).to_numpy())
     values = indices.iloc[rows].to_numpy(np.float64)
     for number, name in enumerate(indices):
@@ -198,69 +187,53 @@ def make_contrasts(
         held = ', other R-indices held fixed' if others.shape[1] else ''
         text = f'{name} among patients (n = {rows.size}){held}'
         columns = np.hstack([fixed[rows], others])
-        contrast = Contrast(f'{name}slope', text, rows, values[:, number], columns)
-        candidates.append(({'patients': rows.size}, contrast))
-    for sizes, each in candidates:
-        small = [f'{count} {group}' for group, count in sizes.items() if count < MIN_GROUP]
-        reason = f'only {" and ".join(small)}; at least {MIN_GROUP} are needed' if small else ''
-        if not small:
-            try:
-                regress(np.zeros((each.rows.size, 1)), each.tested, each.columns)
-            except DataError as error:
-                reason = str(error)
-        if reason:
-            skipped[each.name] = f'{each.description}: {reason}'
-        else:
-            contrasts.append(each)
-    return contrasts, skipped
+        contrasts.append(Contrast(f'{name}slope', text, rows, values[:, number], columns))
+    problems = {each.name: _problem(each) for each in contrasts}
+    skipped = {each.name: f'{each.description}: {problems[each.name]}' for each in contrasts}
+    possible = [each for each in contrasts if not problems[each.name]]
+    return possible, {name: text for name, text in skipped.items() if problems[name]}
 
 
-def _regress(values: NDArray[np.float32], contrast: Contrast) -> Regression:
-    """Effect and t (V,) of a contrast."""
-    parts = [
-        regress(values[contrast.rows, start : start + VOXELS_AT_ONCE], *contrast[3:])
-        for start in range(0, values.shape[1], VOXELS_AT_ONCE)
-    ]
-    effect, t = (np.concatenate(each) for each in zip(*(part[:2] for part in parts)))
-    return Regression(effect, t.astype(np.float32), parts[0].df)
+def _problem(contrast: Contrast) -> str:
+    """Why a contrast cannot be computed; empty where it can."""
+    patients = contrast.tested.sum() if contrast.is_test else contrast.rows.size
+    controls = contrast.rows.size - patients if contrast.is_test else MIN_GROUP
+    if min(patients, controls) < MIN_GROUP:
+        return f'at least {MIN_GROUP} of each group are needed'
+    try:
+        regress(np.zeros((contrast.rows.size, 1)), contrast.tested, contrast.columns)
+    except DataError as error:
+        return str(error)
+    return ''
 
 
 def map_tissue(
-    found: Analysis,
-    files: Mapping[str, Path],
-    folder: Path,
-    options: MapOptions,
-    n_threads: int = 1,
-) -> tuple[Path, dict[str, str]]:
-    """Compare the RAVENS maps of one tissue; maps of the same images and contrasts are reused.
+    found: Analysis, root: Path, folder: Path, options: MapOptions, n_threads: int = 1
+) -> VoxelMaps:
+    """Compare the RAVENS maps of one tissue, and write maps and their table to the outputs.
 
     Parameters
     ----------
     found
         R-indices of the participants.
-    files
-        RAVENS map of each visit that has one.
+    root
+        The output folder, which has the RAVENS maps.
     folder
-        Where the maps are kept.
+        Where maps are kept; those of the same images and contrasts are reused.
     options
-        Smoothing and permutations.
+        Tissue, smoothing and permutations.
     n_threads
         Number of files that are read at once.
-
-    Returns
-    -------
-    folder
-        An image for each contrast and statistic (`MAP_NAME`), and `SUMMARY`.
-    skipped
-        What cannot be compared, and why.
     """
     first = found.cohort.first_visits()
+    files = ravens_files(root, first.visits, options.tissue)
     mapped = first.select([str(visit) in files for visit in first.visits.index])
-    paths = [files[str(visit)] for visit in mapped.visits.index]
+    paths = list(files.values())
     indices = found.results.loc[mapped.visits.index, found.names]
     contrasts, skipped = make_contrasts(indices, mapped.is_patient.to_numpy(bool), mapped.people)
     own = folder / _fingerprint(paths, contrasts, options)
-    if not (own / SUMMARY).is_file():
+    table = output_path(own, 'contrasts', tissue=options.tissue)
+    if not table.is_file():
         shutil.rmtree(folder, ignore_errors=True)
         rows = []
         if contrasts:
@@ -268,9 +241,20 @@ def map_tissue(
             values = read_voxels(paths, mask, options.smoothing, n_threads)
             rows = [_compute(each, values, mask, own, options) for each in contrasts]
         # The table is written last: maps of an interrupted run are computed again.
-        columns = None if rows else ['contrast', 'description']
-        write_tsv(own / SUMMARY, pd.DataFrame(rows, columns=columns))
-    return own, skipped
+        columns = None if rows else ['contrast', 'description', 'kind']
+        write_described('contrasts', table, pd.DataFrame(rows, columns=columns))
+    shutil.copytree(own, root, copy_function=copy_file, dirs_exist_ok=True)
+    summary = pd.read_csv(table, sep='\t', na_values=['n/a'], keep_default_na=False)
+    drawn = {
+        name: _map_path(root, options.tissue, name, 't' if kind == 'test' else 'effect')
+        for name, kind in zip(summary['contrast'], summary['kind'])
+    }
+    return VoxelMaps(drawn, summary, skipped)
+
+
+def _map_path(root: Path, tissue: str, contrast: str, statistic: str) -> Path:
+    entities = {'tissue': tissue, 'contrast': contrast, 'statistic': statistic}
+    return output_path(root, 'statistical_map', **entities)
 
 
 def _fingerprint(paths: Sequence[Path], contrasts: Sequence[Contrast], options: MapOptions) -> str:
@@ -293,30 +277,35 @@ def _compute(
     folder: Path,
     options: MapOptions,
 ) -> dict[str, Any]:
-    """Write the images of a contrast; return its row of the table."""
-    effect, t, df = _regress(values, contrast)
+    """Write the images of a contrast with their descriptions; return its row of the table."""
+    own = values[contrast.rows] if contrast.rows.size < len(values) else values
+    effect, t, df = regress(own, contrast.tested, contrast.columns)
+    t = t.astype(np.float32)
     images = {'t': t, 'effect': effect}
+    # Voxels that do not vary have a t of rounding errors, which may be the largest of all.
+    varies = t != 0
     if contrast.is_test and options.permutations:
-        # Voxels that do not vary have a t of rounding errors, which may be the largest of all.
-        varies = t != 0
         images['logp'] = np.zeros(t.shape)
         if varies.any():
-            images['logp'][varies] = _permute(values[:, varies], contrast, options)
+            images['logp'][varies] = _permute(own[:, varies], contrast, options)
     for statistic, voxels in images.items():
-        name = MAP_NAME.format(contrast=contrast.name, statistic=statistic)
-        write_image(folder / name, to_image(voxels, mask))
+        path = _map_path(folder, options.tissue, contrast.name, statistic)
+        write_image(path, to_image(voxels, mask))
+        text = f'{STATISTICS[statistic]}: {contrast.description}, RAVENS maps of {options.tissue}'
+        text += '' if contrast.is_test else DESCRIPTION_ONLY
+        write_sidecar('statistical_map', path, {'Description': text, 'DegreesOfFreedom': df})
     row = {
         'contrast': contrast.name,
         'description': contrast.description,
         'participants': contrast.rows.size,
         'degrees_of_freedom': df,
         'kind': 'test' if contrast.is_test else 'description',
-        'voxels': int(np.count_nonzero(t)),
+        'voxels': int(varies.sum()),
         't_at_fdr_0.05': None,
         'discoveries': None,
     }
     if contrast.is_test:
-        size = np.abs(t[t != 0]).astype(np.float64)
+        size = np.abs(t[varies]).astype(np.float64)
         p = stats.false_discovery_control(2 * stats.t.sf(size, df)) if size.size else size
         discovered = size[p <= FDR_LEVEL]
         row['discoveries'] = discovered.size
@@ -332,7 +321,7 @@ def _permute(
 
     found = permuted_ols(
         contrast.tested[:, np.newaxis],
-        values[contrast.rows],
+        values,
         contrast.columns if contrast.columns.shape[1] else None,
         n_perm=options.permutations,
         random_state=options.random_seed,
@@ -355,34 +344,6 @@ DESCRIPTION_ONLY = (
 """Ends the description of regressions on R-indices."""
 
 
-def write_maps(root: Path, maps: tuple[Path, Mapping[str, str]], tissue: str) -> VoxelMaps:
-    """Copy the maps of one tissue to the outputs, with descriptions, and write their table.
-
-    `maps` is what :func:`map_tissue` returns.
-    """
-    folder, skipped = maps
-    summary = pd.read_csv(folder / SUMMARY, sep='\t', na_values=['n/a'], keep_default_na=False)
-    write_described('contrasts', output_path(root, 'contrasts', tissue=tissue), summary)
-    drawn = {}
-    for _, row in summary.iterrows():
-        for statistic, meaning in STATISTICS.items():
-            source = folder / MAP_NAME.format(contrast=row['contrast'], statistic=statistic)
-            if not source.is_file():
-                continue
-            entities = {'tissue': tissue, 'contrast': row['contrast']}
-            target = output_path(root, 'statistical_map', **entities, statistic=statistic)
-            copy_file(source, target)
-            metadata = {
-                'Description': f'{meaning}: {row["description"]}, RAVENS maps of {tissue}'
-                + ('' if row['kind'] == 'test' else DESCRIPTION_ONLY),
-                'DegreesOfFreedom': int(row['degrees_of_freedom']),
-            }
-            write_sidecar('statistical_map', target, metadata)
-            if statistic == ('t' if row['kind'] == 'test' else 'effect'):
-                drawn[row['contrast']] = target
-    return VoxelMaps(drawn, summary, skipped)
-
-
 LEAST_CONTROLS = 20
 """Controls with RAVENS maps below which there are no maps of deviations."""
 
@@ -396,6 +357,8 @@ class MappedCohort:
 
     Attributes
     ----------
+    root
+        The output folder.
     tissue
         What they are maps of.
     visits
@@ -406,13 +369,14 @@ class MappedCohort:
         Model with the covariates of the group maps.
     """
 
+    root: Path
     tissue: str
     visits: pd.DataFrame
     paths: Sequence[Path]
     model: ControlModel
 
     @classmethod
-    def read(cls, cohort: Cohort, files: Mapping[str, Path], tissue: str) -> MappedCohort:
+    def read(cls, root: Path, cohort: Cohort, tissue: str) -> MappedCohort:
         """Choose the visits of a cohort that have a map.
 
         Raises
@@ -420,50 +384,30 @@ class MappedCohort:
         DataError
             There are too few controls.
         """
+        files = ravens_files(root, cohort.visits, tissue)
         is_known = cohort.people.notna().all(axis=1)
-        mapped = cohort.select(
-            [str(visit) in files and is_known[visit] for visit in is_known.index]
-        )
-        if len(mapped) == 0:
-            raise DataError(
-                f'--deviation-maps: there are no RAVENS maps of {tissue} in the output folder; run '
-                'the participant level first, or remove this option'
-            )
+        mapped = cohort.select(is_known & is_known.index.astype(str).isin(list(files)))
         model = model_of_controls(mapped, covariate_columns(mapped.people))
         if model.fitted.size < LEAST_CONTROLS or model.df < LEAST_DF:
             raise DataError(
                 f'--deviation-maps: {counted(model.fitted.size, "control")} with a RAVENS map of '
                 f'{tissue} and {counted(model.n_columns, "column")} of mean and covariates; at '
                 f'least {LEAST_CONTROLS} controls, and {LEAST_DF} more than columns, are needed; '
-                'remove this option, or use fewer covariates'
+                'run the participant level, use fewer covariates, or remove this option'
             )
-        return cls(tissue, mapped.visits, [files[str(each)] for each in mapped.visits.index], model)
+        paths = [files[str(visit)] for visit in mapped.visits.index]
+        return cls(root, tissue, mapped.visits, paths, model)
 
     @property
     def not_comparable(self) -> pd.Index:
         """Visits without a z-score, because no other control has their site or category."""
         return self.visits.index[~self.model.estimable]
 
-    def z_scores(
-        self, chosen: Collection[str], fwhm: float, n_threads: int
-    ) -> Iterator[tuple[int, nib.Nifti1Image]]:
-        """Rows of the chosen visits and their z-scores, where controls have tissue."""
-        mask = mean_mask([self.paths[row] for row in self.model.fitted], fwhm)
-        values = read_voxels(self.paths, mask, fwhm, n_threads)
-        for start in range(0, values.shape[1], VOXELS_AT_ONCE):
-            part = np.s_[:, start : start + VOXELS_AT_ONCE]
-            values[part] = np.nan_to_num(self.model.z_scores(values[part]))
-        for row in np.flatnonzero(self.model.estimable):
-            if self.visits.index[row] in chosen:
-                yield row, to_image(values[row], mask)
-
-    def write(self, root: Path, chosen: Collection[str], fwhm: float, n_threads: int) -> None:
-        """Write the z-scores of the chosen visits.
+    def write(self, chosen: Collection[str], fwhm: float, n_threads: int) -> None:
+        """Write the z-scores of the chosen visits, where controls have tissue.
 
         Parameters
         ----------
-        root
-            The output folder.
         chosen
             Names of the visits.
         fwhm
@@ -471,32 +415,30 @@ class MappedCohort:
         n_threads
             Number of files that are read at once.
         """
-        metadata = {
-            'Description': f'z-scores of the RAVENS map of {self.tissue}, negative where there is '
-            'less tissue than in controls of this study with the same covariates; normal deviates '
-            'with the p value of t. Controls are compared with the other controls. 0 where '
-            'controls have no tissue',
-            'SmoothingFWHM': fwhm,
-        }
-        for row, z in self.z_scores(chosen, fwhm, n_threads):
+        mask = mean_mask([self.paths[row] for row in self.model.fitted], fwhm)
+        values = read_voxels(self.paths, mask, fwhm, n_threads)
+        for start in range(0, values.shape[1], VALUES_AT_ONCE):
+            part = np.s_[:, start : start + VALUES_AT_ONCE]
+            values[part] = np.nan_to_num(self.model.z_scores(values[part]))
+        description = (
+            f'z-scores of the RAVENS map of {self.tissue}, negative where there is less tissue '
+            'than in controls of this study with the same covariates; normal deviates with the p '
+            'value of t. Controls are compared with the other controls. 0 where controls have no '
+            'tissue'
+        )
+        for row in np.flatnonzero(self.model.estimable & self.visits.index.isin(list(chosen))):
             visit = self.visits.iloc[row]
-            path = visit_output(
-                root, 'deviation_map', visit[PARTICIPANT], visit.get(SESSION), tissue=self.tissue
-            )
+            who = visit[PARTICIPANT], visit.get(SESSION)
+            path = visit_output(self.root, 'deviation_map', *who, tissue=self.tissue)
             if path is not None:
-                write_image(path, in_16_bits(z))
+                image = to_image(np.round(values[row] / STEP_Z), mask, np.int16)
+                image.header.set_slope_inter(STEP_Z, 0)
+                write_image(path, image)
                 is_control = int(self.model.own[row] >= 0)
-                counts = {
+                metadata = {
+                    'Description': description,
+                    'SmoothingFWHM': fwhm,
                     'NumberOfControls': self.model.fitted.size - is_control,
                     'DegreesOfFreedom': self.model.df - is_control,
                 }
-                write_sidecar('deviation_map', path, metadata | counts)
-
-
-def in_16_bits(image: nib.Nifti1Image) -> nib.Nifti1Image:
-    """Return a map of z-scores as multiples of `STEP_Z`; 0 stays 0."""
-    steps = np.round(image.get_fdata(dtype=np.float32) / STEP_Z).astype(np.int16)
-    small = nib.Nifti1Image(steps, image.affine)
-    small.header.set_xyzt_units('mm')
-    small.header.set_slope_inter(STEP_Z, 0)
-    return small
+                write_sidecar('deviation_map', path, metadata)

@@ -1,19 +1,24 @@
-"""Results as files and as text: tables with their sidecars, and summaries."""
+"""Results as files and as text: tables with their sidecars, summaries, and rows of participants."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from surreal_bids.analysis.change import FALSE_ALARMS, LEAST_YEARS
+from surreal_bids import __version__
+from surreal_bids.analysis.change import FALSE_ALARMS
 from surreal_bids.analysis.engine import Analysis
 from surreal_bids.analysis.image_quality import FEWEST_IMAGES, OUTLYING
 from surreal_bids.analysis.patterns import LEAST_CHANGE
-from surreal_bids.bids.outputs import Column, describe_columns
+from surreal_bids.bids.outputs import Column, describe_columns, output_path
 from surreal_bids.cautions import R_INDICES, Caution
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.roles import describe_uses
@@ -21,29 +26,24 @@ from surreal_bids.cohort.volumes import ICV
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.imaging.quality import NORM_PEOPLE
-from surreal_bids.names import CONTROL, PARTICIPANT, PATIENT, SESSION
-from surreal_bids.regions import recognise, region_names
+from surreal_bids.names import (
+    CONTROL,
+    GROUP_NAMES,
+    PARTICIPANT,
+    PATIENT,
+    SESSION,
+    without_prefix,
+)
+from surreal_bids.regions import Feature, readable_name, recognise, region_names
 from surreal_bids.rindices.crossfit import HELD_OUT
-from surreal_bids.rindices.intervals import INCLUDED
 from surreal_bids.rindices.measurement_noise import describe_noise
-from surreal_bids.rindices.model import VISIT
+from surreal_bids.rindices.model import SHARE, VISIT
 from surreal_bids.rindices.preprocessing import COMPLETE, INCOMPLETE
-from surreal_bids.rindices.uncertainty import MIN_FOR_CENTILES, SHARE
+from surreal_bids.rindices.uncertainty import INCLUDED, MIN_FOR_CENTILES
+from surreal_bids.stats.mixed import MIN_YEARS
 from surreal_bids.text import counted, list_briefly
 
 LOGGER = logging.getLogger(__name__)
-
-DECIMALS = 6
-"""R-indices are written to the millionth: their rounding error is a tenth of that."""
-
-CONTRIBUTION_DECIMALS = 8
-"""Enough for the sum over hundreds of regions to equal the R-index to the millionth."""
-
-VOLUME_DECIMALS = 2
-"""Volumes of known regions are written to 0.01 mm3; the unit of others is not known."""
-
-DIGITS = 6
-"""Significant digits of statistics."""
 
 SHOWN = 10
 """Excluded participants who are listed on the screen; the table has all."""
@@ -68,15 +68,13 @@ CONSTANTS = {
     'included': INCLUDED,
     'least_change': LEAST_CHANGE,
     'min_for_centiles': MIN_FOR_CENTILES,
-    'min_years': LEAST_YEARS,
+    'min_years': MIN_YEARS,
     'noise': describe_noise(),
     'norm_people': NORM_PEOPLE,
     'outlying': OUTLYING,
     'share': SHARE,
 }
 """Values that descriptions of columns mention."""
-
-HARMONIZED = ', after ComBat (if sites were harmonized); covariates not removed'
 
 
 def write_tables(found: Analysis, places: Mapping[str, Path]) -> None:
@@ -112,9 +110,8 @@ def nichart_names(columns: Iterable[str], patterns: Iterable[str]) -> dict[str, 
 
 def write_described(name: str, path: Path, table: pd.DataFrame) -> None:
     """Write a table whose columns are all in `columns.yaml`, and its JSON sidecar."""
-    described = describe_table(name, table.columns)
+    write_json(path.with_suffix('.json'), describe_table(name, table.columns))
     write_tsv(path, table)
-    write_json(path.with_suffix('.json'), described)
 
 
 def describe_table(name: str, columns: Iterable[str], **values: object) -> dict[str, Column]:
@@ -143,13 +140,13 @@ def _describe(name: str, table: pd.DataFrame, found: Analysis) -> dict[str, Any]
     """Describe the columns of a table."""
     if name in ('roi_volumes', 'harmonized_volumes'):
         unit = 'mm^3' if _are_volumes(name, found.cohort) else '1'
-        steps = HARMONIZED if name == 'harmonized_volumes' else ''
+        steps = ', after ComBat (if sites were harmonized); covariates not removed'
+        steps = steps if name == 'harmonized_volumes' else ''
         return describe_table('volumes', table.columns, unit=unit, steps=steps)
     if name == 'rindices':
         return describe_results(table.columns, found.names, found.model.meanings)
     whose = OWN_CONTROLS if found.has_own_controls else CONTROLS_OF_MODEL
-    noise = describe_noise()
-    return describe_table(name, table.columns, controls=whose, noise=noise)
+    return describe_table(name, table.columns, controls=whose)
 
 
 def describe_results(
@@ -167,7 +164,8 @@ def describe_results(
 def _rindices(found: Analysis) -> pd.DataFrame:
     """R-indices of every visit, of other groups too, with flags; and who was excluded, and why."""
     cohort = found.cohort
-    table = found.all_results.round(DECIMALS)
+    # The rounding error of R-indices is a tenth of a millionth.
+    table = found.all_results.round(6)
     if HELD_OUT in table:
         table[HELD_OUT] = table[HELD_OUT].map(str, na_action='ignore').str.lower()
     out = cohort.exclusions
@@ -193,7 +191,8 @@ def _contributions(found: Analysis) -> pd.DataFrame | None:
         return None
     table = found.contributions
     visits = _identifiers(found.scored.visits).loc[table.index.get_level_values(VISIT)]
-    numbers = table.round(CONTRIBUTION_DECIMALS).reset_index().drop(columns=VISIT)
+    # The sum over hundreds of regions equals the R-index to the millionth.
+    numbers = table.round(8).reset_index().drop(columns=VISIT)
     return pd.concat([visits.reset_index(drop=True), numbers], axis=1)
 
 
@@ -204,16 +203,15 @@ def _deviations(found: Analysis) -> pd.DataFrame:
     """
     measured = found.scored.features.reindex(columns=found.z_scores.columns).notna()
     harmonized = ~found.all_results['status'].isin([UNHARMONIZED, INCOMPLETE])
-    z_scores = {'z_controls': found.z_scores.where(measured).where(harmonized)}
-    if found.z_norms is not None:
-        z_scores['z_norms'] = found.z_norms
-    parts = [
-        (z.round(3) + 0.0).assign(measure=measure)  # No minus zero.
-        for measure, z in z_scores.items()
-        if z.notna().any(axis=None)
-    ]
-    table = pd.concat(parts) if parts else pd.DataFrame(columns=['measure'])
-    table = table[['measure', *table.columns.drop('measure')]]
+    by_controls = found.z_scores.where(measured).where(harmonized)
+    parts = {
+        measure: z.round(3) + 0.0  # No minus zero.
+        for measure, z in {'z_controls': by_controls, 'z_norms': found.z_norms}.items()
+        if z is not None and z.notna().any(axis=None)
+    }
+    table = pd.DataFrame(columns=['measure'])
+    if parts:
+        table = pd.concat(parts, names=['measure']).reset_index('measure')
     return _identifiers(found.scored.visits).join(table, how='inner')
 
 
@@ -235,7 +233,7 @@ def _volumes(
 ) -> pd.DataFrame:
     known = {*recognise(volumes.columns), ICV}
     rounded = [column for column in volumes if column in known and _are_volumes(name, cohort)]
-    return pd.concat([visits, volumes.round(dict.fromkeys(rounded, VOLUME_DECIMALS))], axis=1)
+    return pd.concat([visits, volumes.round(dict.fromkeys(rounded, 2))], axis=1)
 
 
 def _are_volumes(name: str, cohort: Cohort) -> bool:
@@ -259,7 +257,7 @@ def _statistics(found: Analysis) -> pd.DataFrame:
     """All statistics of groups, to six digits."""
     numbers = ['estimate', 'low', 'high', 'p', 'p_corrected']
     table = found.statistics
-    short = table[numbers].astype(float).map(lambda x: float(f'{x:.{DIGITS}g}'))
+    short = table[numbers].astype(float).map(lambda x: float(f'{x:.6g}'))
     return table.assign(**{name: short[name] for name in numbers})
 
 
@@ -322,14 +320,10 @@ def summarise_results(
         lines.append(f'excluded: {len(excluded) - SHOWN} more')
     for value in sorted(set(status) - {COMPLETE}):
         lines.append(f'{value}: {list_briefly(status.index[status == value])}')
-    if 'brain_in_range' in results:
-        lines += _outside_population(results)
-    return '\n  '.join(lines) + '\n'
-
-
-def _outside_population(results: pd.DataFrame) -> list[str]:
-    people = results.index[results['brain_in_range'].eq(False)]
-    if len(people) == results['brain_in_range'].notna().sum() > 1:
+    in_range = results.get('brain_in_range', pd.Series(dtype=object)).dropna().astype(bool)
+    if not in_range.all():
+        lines.append(f'outside the training population: {list_briefly(in_range.index[~in_range])}')
+    if len(in_range) > 1 and not in_range.any():
         LOGGER.warning(
             Caution(
                 'All participants lie outside the training population',
@@ -338,4 +332,162 @@ def _outside_population(results: pd.DataFrame) -> list[str]:
                 R_INDICES,
             )
         )
-    return [f'outside the training population: {list_briefly(people)}'] if len(people) else []
+    return '\n  '.join(lines) + '\n'
+
+
+class Reference(NamedTuple):
+    """Participants to compare with: the sample, their `group` and R-indices, and their number.
+
+    `rows` may hold percentiles instead of participants, and may lack R-indices. If R-indices have
+    different numbers of participants, `counts` has the smallest.
+    """
+
+    whose: str
+    rows: pd.DataFrame
+    counts: Mapping[str, int] = {}
+
+
+@dataclass(frozen=True, eq=False)
+class GroupTables:
+    """Results of the group level that reports of participants show.
+
+    Attributes
+    ----------
+    root
+        The output folder.
+    results : frame
+        `Analysis.of_individuals`, one row per visit.
+    card
+        Card of the model.
+    contributions, changes : frame
+        `contributions.tsv` and `changes.tsv`; empty where there is none.
+    reference
+        Participants to compare with.
+    model
+        Name of the model that was applied; None where it was trained on this dataset.
+    adapted
+        Whether the model has learned the scanners of this dataset.
+    """
+
+    root: Path
+    results: pd.DataFrame
+    card: Mapping[str, Any]
+    contributions: pd.DataFrame = field(default_factory=pd.DataFrame)
+    changes: pd.DataFrame = field(default_factory=pd.DataFrame)
+    reference: Reference = field(default_factory=lambda: Reference('', pd.DataFrame()))
+    model: str | None = None
+    adapted: bool = True
+
+    @classmethod
+    def read(
+        cls, root: Path, results: Path, card: Path, model: str | None, adapted: bool
+    ) -> GroupTables:
+        """Read the results and the card from their files, and the tables from the outputs."""
+        known, table = json.loads(card.read_text(encoding='utf-8')), _read_table(results)
+        parts, changes = (
+            _read_table(output_path(root, name)) for name in ('contributions', 'changes')
+        )
+        reference = find_reference(table, known, model)
+        return cls(root, table, known, parts, changes, reference, model, adapted)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the R-indices."""
+        return list(self.card['PatternNames'])
+
+    @cached_property
+    def region_of(self) -> dict[str, str]:
+        """Readable name of each feature."""
+        features = {each['Name']: each['MUSERegions'] for each in self.card['FeatureDetails']}
+        return {name: readable_name(Feature(name, tuple(k))) for name, k in features.items()}
+
+    @cached_property
+    def digest(self) -> str:
+        """Changes whenever that does which all reports show: the model, and whom it compares with.
+
+        Of one participant see :meth:`Individual.digest`.
+        """
+        shown = [__version__, self.model, self.adapted, self.card['CardSHA256']]
+        text = json.dumps(shown) + self.reference.rows.to_csv()
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def of(self, participant: str) -> Individual:
+        """Return the rows of one participant."""
+        tables = self.results, self.contributions, self.changes
+        rows = (each[each[PARTICIPANT] == participant] if len(each) else each for each in tables)
+        return Individual(self, participant, *rows)
+
+
+def _read_table(path: Path) -> pd.DataFrame:
+    """A table of ours; empty where there is none."""
+    if not path.is_file():
+        return pd.DataFrame()
+    text = dict.fromkeys((PARTICIPANT, SESSION, 'from_session', 'to_session', 'site'), str)
+    return pd.read_csv(path, sep='\t', na_values=['n/a'], keep_default_na=False, dtype=text)
+
+
+def find_reference(results: pd.DataFrame, card: Mapping[str, Any], model: str | None) -> Reference:
+    """Return the participants to compare R-indices with: the training sample, or else the dataset.
+
+    Parameters
+    ----------
+    results
+        R-indices of the dataset.
+    card
+        Card of the model, which may have percentiles of the training sample.
+    model
+        Name of the model that was applied; None where it was trained on this dataset.
+    """
+    stored = card.get('Reference')
+    if model is not None and stored:
+        rows = [pd.DataFrame(each['Percentiles']).assign(group=k) for k, each in stored.items()]
+        counts = {group: int(each['Number']) for group, each in stored.items()}
+        return Reference('the training sample', pd.concat(rows, ignore_index=True), counts)
+    first = results.drop_duplicates(PARTICIPANT)
+    if HELD_OUT in first:
+        first = first[first[HELD_OUT].eq(True)]
+    if 'group' not in first or (model is not None and first['group'].nunique() < 2):
+        return Reference('', pd.DataFrame())
+    known = first.loc[first['group'].isin(GROUP_NAMES), ['group', *card['PatternNames']]].dropna()
+    whose = 'this dataset' if model else 'the training sample, out of fold'
+    counts = {str(group): int(n) for group, n in known['group'].value_counts().items()}
+    return Reference(whose, known, counts)
+
+
+@dataclass(frozen=True, eq=False)
+class Individual:
+    """Results of one participant; frames have at least one row per visit."""
+
+    tables: GroupTables
+    name: str
+    results: pd.DataFrame
+    contributions: pd.DataFrame
+    changes: pd.DataFrame
+
+    @property
+    def label(self) -> str:
+        """The participant without `sub-`."""
+        return without_prefix(self.name, 'sub')
+
+    @cached_property
+    def last(self) -> pd.Series:
+        """Results of the last visit that has R-indices, or of the last."""
+        known = self.results.dropna(subset=self.tables.names, how='all')
+        return (known if len(known) else self.results).iloc[-1]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the R-indices; none where no visit has any."""
+        return self.tables.names if self.last[self.tables.names].notna().any() else []
+
+    def at_last(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Rows of the last visit."""
+        if SESSION not in table or pd.isna(self.last.get(SESSION)):
+            return table
+        return table[table[SESSION] == self.last[SESSION]]
+
+    def digest(self) -> str:
+        """Changes whenever the section would."""
+        parts = [self.results, self.contributions, self.changes]
+        text = self.tables.digest + ''.join(part.to_csv() for part in parts)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]

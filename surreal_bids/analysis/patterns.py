@@ -25,7 +25,6 @@ PATTERN_COLUMNS = [
     *('pattern', 'region', 'muse_regions', 'change_percent', 'change_sd', 'change_sd_spread'),
     *('contribution', 'shown'),
 ]
-"""Columns of the table of patterns."""
 
 LEAST_CHANGE = 0.3
 """Standard deviations of controls: smaller changes occur where a simulated pattern has none."""
@@ -142,20 +141,14 @@ def values_by_region(table: pd.DataFrame, column: str = 'change_sd') -> dict[int
     }
 
 
-def write_pattern_maps(
-    root: Path, patterns: pd.DataFrame, whose: str = 'patients'
-) -> dict[str, Path]:
-    """Write what each pattern changes as an image of the atlas; images by pattern."""
+def write_pattern_maps(root: Path, patterns: pd.DataFrame, whose: str = 'patients') -> None:
+    """Write what each pattern changes as an image of the atlas."""
     labels = muse_labels()
-    written = {}
     for name, rows in patterns.groupby('pattern', sort=False):
         target = output_path(root, 'pattern_map', atlas='muse', contrast=str(name))
-        written[str(name)] = write_image(
-            target, paint_regions(labels, values_by_region(rows[rows['shown']]))
-        )
+        write_image(target, paint_regions(labels, values_by_region(rows[rows['shown']])))
         text = (
             f'Mean change in {whose} attributed to {name}, in standard deviations of controls; 0 '
             'where it does not exceed its spread or does not contribute to the R-index'
         )
         write_sidecar('pattern_map', target, {'Description': text})
-    return written

@@ -427,7 +427,6 @@ def run_apply(arguments: argparse.Namespace) -> int:
 
     from surreal_bids.analysis.engine import analyse_applied
     from surreal_bids.analysis.outputs import summarise_results, write_tables
-    from surreal_bids.analysis.statistics import describe_areas
     from surreal_bids.cohort.cohort import ignores_age, not_corrected_for_age, read_cohort
     from surreal_bids.cohort.roles import describe_uses
     from surreal_bids.rindices.model import ADDED_SITES, TableModel
@@ -463,7 +462,6 @@ def run_apply(arguments: argparse.Namespace) -> int:
     notes = [*cohort.notes, *describe_uses(cohort.uses), *known_sites(model, cohort)]
     notes += _site_notes(model, cohort)
     log_cautions(found.cautions)
-    notes += describe_areas(found.separation)
     summarise(summarise_results(found.results, cohort.exclusions, notes))
     written = [path for path in places.values() if path.exists()]
     sys.stdout.writelines(f'  {path}\n' for path in (*written, report))

@@ -47,7 +47,7 @@ from surreal_bids.progress import STATUS, read_status, report, stage
 from surreal_bids.published import find_model, model_name
 from surreal_bids.rindices.crossfit import FINAL, prepare_folds, usable_folds
 from surreal_bids.rindices.model import TableModel, prepare, require_trainable
-from surreal_bids.rindices.new_sites import adapt_to_controls, children, note_site_errors
+from surreal_bids.rindices.new_sites import adapt_to_controls, children
 from surreal_bids.tables import read_table
 from surreal_bids.text import counted, list_briefly
 from surreal_bids.workflows.group import init_group_wf, init_training_wf, separate_numbers
@@ -112,8 +112,7 @@ def run_group_level(
     if model is None:
         source: TableModel | int = _plan_training(config, cohort)
     elif cohort.has_enough_controls:
-        adapted, cohort = adapt_to_controls(model, cohort)
-        source = note_site_errors(adapted, cohort)
+        source, cohort = adapt_to_controls(model, cohort)
     else:
         source = model.with_unseen_site('skip')
     _warn_of_ids(cohort.of_participants(config.participant_label))
@@ -379,8 +378,7 @@ def _check_deviation_maps(config: AppConfig, cohort: Cohort, chosen: Cohort) -> 
     if not config.map_tissues:
         raise UsageError('--deviation-maps: --map-tissues is empty; give a tissue, such as GM')
     for tissue in config.map_tissues:
-        files = ravens_files(config.output_dir, cohort.visits, tissue)
-        mapped = MappedCohort.read(cohort, files, tissue)
+        mapped = MappedCohort.read(config.output_dir, cohort, tissue)
         lacking = mapped.not_comparable.intersection(chosen.visits.index)
         if len(lacking):
             LOGGER.warning(

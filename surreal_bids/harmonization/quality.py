@@ -33,24 +33,8 @@ Floats = NDArray[np.float64]
 N_FOLDS = 5
 """Folds of the site classifier; sites with fewer participants are excluded."""
 
-
-@dataclass(frozen=True)
-class SiteClassification:
-    """How well a classifier tells sites apart.
-
-    Attributes
-    ----------
-    balanced_accuracy : float
-        Mean over sites of the share of participants assigned to the right site.
-    chance : float
-        What guessing attains: 1 / number of sites.
-    n_sites : int
-        Sites classified.
-    """
-
-    balanced_accuracy: float
-    chance: float
-    n_sites: int
+ENOUGH_TO_REFIT = 2 * N_FOLDS
+"""Participants that each site needs for ComBat to be learned again without a fold of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,19 +45,22 @@ class HarmonizationQuality:
     ----------
     features : frame of shape (n_features, 2)
         `site_variance_{before,after}`: share of variance that site explains beyond the covariates.
-    classification_before : SiteClassification
-        Of volumes as measured.
-    classification_held_out : SiteClassification or None
-        Of volumes harmonized by a model that has not seen the participants. Among participants
-        that ComBat was fitted to, a classifier falls below chance by construction: the mean of
-        their own site was removed.
+    accuracy_before : float
+        Balanced accuracy of predicting the site from volumes as measured.
+    accuracy_held_out : float or None
+        From volumes harmonized by a model that has not seen the participants; None if a site has
+        too few for that. Among participants that ComBat was fitted to, a classifier falls below
+        chance by construction: the mean of their own site was removed.
+    n_sites : int
+        Sites that are large enough.
     site_variance_by_chance : float
         Share of variance that as many sites explain if they do not differ.
     """
 
     features: pd.DataFrame
-    classification_before: SiteClassification
-    classification_held_out: SiteClassification | None
+    accuracy_before: float
+    accuracy_held_out: float | None
+    n_sites: int
     site_variance_by_chance: float
 
 
@@ -82,11 +69,9 @@ def assess_harmonization(
     after: pd.DataFrame,
     site: pd.Series[Any],
     covariates: pd.DataFrame,
-    *,
-    hold_out: bool = True,
     random_state: int = 0,
 ) -> HarmonizationQuality:
-    """Measure site effects before and after harmonization.
+    """Measure site effects before and after harmonization, at sites of `N_FOLDS` or more.
 
     Parameters
     ----------
@@ -96,11 +81,19 @@ def assess_harmonization(
         Site of each participant.
     covariates : frame of shape (n, n_covariates)
         Covariates that were kept.
-    hold_out : bool
-        Refit ComBat in each fold, to classify participants it has not seen.
     random_state : int
         Decides the folds.
+
+    Raises
+    ------
+    DataError
+        Fewer than two sites are large enough.
     """
+    sizes = site.map(site.value_counts())
+    large = sizes >= N_FOLDS
+    before, after, site, covariates = before[large], after[large], site[large], covariates[large]
+    if site.nunique() < 2:
+        raise DataError(f'site classification needs two sites with at least {N_FOLDS} participants')
     spread = before.std(ddof=0)
     varying = spread.index[spread > CONSTANT * before.abs().max()]
     before, after = before[varying], after[varying]
@@ -115,8 +108,9 @@ def assess_harmonization(
         features,
         classify_sites(before, site, covariates, random_state=random_state),
         classify_sites(before, site, covariates, harmonize=True, random_state=random_state)
-        if hold_out
+        if sizes[large].min() >= ENOUGH_TO_REFIT
         else None,
+        site.nunique(),
         (site.nunique() - 1) / (len(site) - 1 - n_columns),
     )
 
@@ -153,22 +147,13 @@ def classify_sites(
     *,
     harmonize: bool = False,
     random_state: int = 0,
-) -> SiteClassification:
-    """Classify sites by the features, cross-validated over participants.
+) -> float:
+    """Balanced accuracy of classifying sites by the features, cross-validated over participants.
 
     Everything is learned inside the folds: ComBat (with `harmonize`), the covariates' effects,
     which are removed first (sites differ in age, and age is meant to stay), scaling and a linear
-    discriminant with shrinkage. Sites with fewer than `N_FOLDS` participants are excluded.
-
-    Raises
-    ------
-    DataError
-        Fewer than two sites are large enough.
+    discriminant with shrinkage.
     """
-    large = (site.groupby(site).transform('size') >= N_FOLDS).to_numpy()
-    X, site, rows = X[large], site[large], covariates[large]
-    if site.nunique() < 2:
-        raise DataError(f'site classification needs two sites with at least {N_FOLDS} participants')
     labels = as_labels(site)
     model = make_pipeline(
         StandardScaler(), LinearDiscriminantAnalysis(solver='lsqr', shrinkage='auto')
@@ -179,13 +164,12 @@ def classify_sites(
         parts = [X.iloc[part] for part in (train, test)]
         with without_warnings():
             if harmonize:
-                combat = ComBat().fit(parts[0], site, rows)
-                parts = [combat.transform(part, site, rows) for part in parts]
-            residualiser = Residualiser().fit(parts[0], rows)
-            seen = [residualiser.transform(part, rows).to_numpy() for part in parts]
+                combat = ComBat().fit(parts[0], site, covariates)
+                parts = [combat.transform(part, site, covariates) for part in parts]
+            residualiser = Residualiser().fit(parts[0], covariates)
+            seen = [residualiser.transform(part, covariates).to_numpy() for part in parts]
         guessed[test] = model.fit(seen[0], labels[train]).predict(seen[1])
-    accuracy = float(balanced_accuracy_score(labels, guessed))
-    return SiteClassification(accuracy, 1 / site.nunique(), site.nunique())
+    return float(balanced_accuracy_score(labels, guessed))
 
 
 @contextmanager

@@ -117,7 +117,7 @@ class _AnalyseGroupInput(BaseInterfaceInputSpec):
 
 class _AnalyseGroupOutput(TraitedSpec):
     out_file = File(exists=True, desc='the report')
-    deviations_file = File(exists=True, desc='regions of each visit in SD of controls')
+    individuals_file = File(exists=True, desc='what reports of participants show')
 
 
 class AnalyseGroup(Step):
@@ -169,7 +169,7 @@ class AnalyseGroup(Step):
         self._results['out_file'] = os.fspath(write_group_report(report))
         write_json(Path(inputs.cohort_dir) / CAUTIONS, report.cautions)
         path = write_tsv(Path(runtime.cwd) / 'individuals.tsv', found.of_individuals)
-        self._results['deviations_file'] = os.fspath(path)
+        self._results['individuals_file'] = os.fspath(path)
         return runtime
 
     def _analyse(self) -> Analysis:
@@ -184,30 +184,25 @@ class AnalyseGroup(Step):
 
     def _map(self, found: Analysis, folder: Path) -> dict[str, VoxelMaps]:
         """Compare the RAVENS maps of each tissue, and write the maps."""
-        from surreal_bids.analysis.maps import MapOptions, map_tissue, ravens_files, write_maps
+        from surreal_bids.analysis.maps import MapOptions, map_tissue
 
         inputs, root = self.inputs, Path(self.inputs.output_dir)
-        options = MapOptions(
-            inputs.methods['map_smoothing'], inputs.methods['permutations'], found.random_seed
-        )
-        visits = found.cohort.first_visits().visits
-        written = {}
-        for tissue in inputs.methods['map_tissues']:
-            files = ravens_files(root, visits, tissue)
-            maps = map_tissue(found, files, folder / tissue, options, inputs.n_threads)
-            written[tissue] = write_maps(root, maps, tissue)
-        return written
+        how = inputs.methods['map_smoothing'], inputs.methods['permutations'], found.random_seed
+        return {
+            tissue: map_tissue(
+                found, root, folder / tissue, MapOptions(tissue, *how), inputs.n_threads
+            )
+            for tissue in inputs.methods['map_tissues']
+        }
 
     def _map_deviations(self, found: Analysis) -> None:
         """Write the maps of z-scores of each visit."""
-        from surreal_bids.analysis.maps import MappedCohort, ravens_files
+        from surreal_bids.analysis.maps import MappedCohort
 
         inputs, root = self.inputs, Path(self.inputs.output_dir)
-        chosen = set(found.cohort.visits.index)
+        chosen, fwhm = set(found.cohort.visits.index), inputs.methods['map_smoothing']
         for tissue in inputs.methods['deviation_maps']:
-            files = ravens_files(root, found.everyone.visits, tissue)
-            mapped = MappedCohort.read(found.everyone, files, tissue)
-            mapped.write(root, chosen, inputs.methods['map_smoothing'], inputs.n_threads)
+            MappedCohort.read(root, found.everyone, tissue).write(chosen, fwhm, inputs.n_threads)
 
 
 def load_model(card: str | Path) -> TableModel:
@@ -239,7 +234,7 @@ def load_trained(
 class _WriteIndividualsInput(BaseInterfaceInputSpec):
     output_dir = traits.Str(mandatory=True, desc='root of the outputs')
     participants = traits.List(traits.Str(), mandatory=True, desc='whose reports')
-    deviations_file = File(exists=True, mandatory=True, desc='regions in SD of controls')
+    individuals_file = File(exists=True, mandatory=True, desc='what the reports show')
     model_card = File(exists=True, mandatory=True, desc='card of the model')
     model = traits.Str(desc='name of the model that was applied')
     adapted = traits.Bool(True, usedefault=True, desc='whether the model has learned the scanners')
@@ -264,7 +259,7 @@ class WriteIndividuals(Step):
     _always_run = True
 
     def _run_step(self, runtime: Any) -> Any:
-        from surreal_bids.analysis.individuals import GroupTables
+        from surreal_bids.analysis.outputs import GroupTables
         from surreal_bids.reports.card import meanings_of
         from surreal_bids.reports.mosaics import Background, RegionPainter
         from surreal_bids.reports.participant import write_failure, write_individual
@@ -273,7 +268,7 @@ class WriteIndividuals(Step):
         inputs = self.inputs
         tables = GroupTables.read(
             Path(inputs.output_dir),
-            Path(inputs.deviations_file),
+            Path(inputs.individuals_file),
             Path(inputs.model_card),
             inputs.model or None,
             inputs.adapted,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from surreal_bids.analysis.statistics import describe_column, range_of
+from surreal_bids.analysis.statistics import is_icv_in_mm3, mean_and_sd
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.cautions import Caution
 from surreal_bids.harmonization.covariates import ICV, LOG_ICV
@@ -23,12 +23,12 @@ from surreal_bids.model.number import (
     least_stability,
     stored_number,
 )
-from surreal_bids.names import CONTROL, GROUP_NAMES, PATIENT, column_of
+from surreal_bids.names import CONTROL, GROUP_NAMES, PATIENT, column_of, means
 from surreal_bids.reports.pages import environment
 from surreal_bids.rindices.crossfit import doubts_of_model, in_sample
 from surreal_bids.rindices.model import ADDED_SITES, REPRODUCIBILITY
 from surreal_bids.rindices.new_sites import describe_added, few_at_added
-from surreal_bids.text import counted, list_briefly
+from surreal_bids.text import counted, list_briefly, plain_number
 
 Card = Mapping[str, Any]
 
@@ -311,3 +311,20 @@ def _change_words(rows: pd.DataFrame) -> str:
     if rows['change_percent'].notna().all():
         return f'{name} {rows["change_percent"].mean():+.0f}%'
     return f'{name} {rows["change_sd"].mean():+.1f} SD'
+
+
+def range_of(name: str, low: float, high: float) -> str:
+    """Return the range of a covariate with its unit."""
+    if is_icv_in_mm3(name, low):
+        return f'{low / 1000:,.0f} to {high / 1000:,.0f} ml'
+    if means(name, 'age'):
+        return f'{low:.1f} to {high:.1f} years'
+    return f'{plain_number(low)} to {plain_number(high)}'
+
+
+def describe_column(name: str, values: Mapping[str, float]) -> str:
+    """Return mean, SD and range of a covariate, or how often it has each value."""
+    if set(values) == {'mean', 'std', 'min', 'max'}:
+        middle = mean_and_sd(name, values['mean'], values['std'])
+        return f'{name} {middle} ({range_of(name, values["min"], values["max"])})'
+    return f'{name}: ' + ', '.join(f'{level} {count}' for level, count in values.items())

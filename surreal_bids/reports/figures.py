@@ -176,8 +176,7 @@ def plot_course(course: pd.DataFrame, names: Sequence[str], label: str) -> Figur
     Parameters
     ----------
     course : frame, one row per visit
-        `time`, `session` (names of ticks, or missing), and R-indices, perhaps with `_low` and
-        `_high`.
+        `time`, perhaps `session` (names of ticks), and R-indices, perhaps with `_low` and `_high`.
     names
         The R-indices.
     label
@@ -195,7 +194,7 @@ def plot_course(course: pd.DataFrame, names: Sequence[str], label: str) -> Figur
             )
         axes.plot(time, course[name], marker=marker, color=colour, label=name)
     axes.set(xlabel=label, ylabel='R-index')
-    if course['session'].notna().all():
+    if 'session' in course:
         axes.set_xticks(course['time'], [str(session) for session in course['session']])
     axes.legend(frameon=False, ncols=len(names), loc='upper left', bbox_to_anchor=(0, 1.14))
     _tidy(axes)
@@ -216,15 +215,14 @@ def plot_harmonization(quality: HarmonizationQuality) -> Figure:
         xlabel='region, by value before', ylabel='variance explained by site', ylim=(0, None)
     )
     variance.legend(frameon=False, loc='upper left')
-    bars: dict[str, tuple[Any, str]] = {
-        'before': (quality.classification_before, '#c44e52'),
-        'after, held-out controls': (quality.classification_held_out, '#4c72b0'),
+    bars = {
+        'before': (quality.accuracy_before, '#c44e52'),
+        'after, held-out controls': (quality.accuracy_held_out, '#4c72b0'),
     }
     shown = {name: it for name, it in bars.items() if it[0] is not None}
     for place, (score, colour) in enumerate(shown.values()):
-        bar = accuracy.bar(place, score.balanced_accuracy, width=0.6, color=colour)
-        accuracy.bar_label(bar, fmt='%.2f')
-    accuracy.axhline(quality.classification_before.chance, color=NEUTRAL, ls='--', lw=1)
+        accuracy.bar_label(accuracy.bar(place, score, width=0.6, color=colour), fmt='%.2f')
+    accuracy.axhline(1 / quality.n_sites, color=NEUTRAL, ls='--', lw=1)
     accuracy.set_xticks(range(len(shown)), shown)
     accuracy.set(ylabel='accuracy of predicting the site', ylim=(0, 1))
     for axes in (variance, accuracy):

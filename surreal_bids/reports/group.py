@@ -12,7 +12,6 @@ import nibabel as nib
 import numpy as np
 import pandas as pd
 
-from surreal_bids.analysis.change import EXCLUDED_VISITS, describe_excluded
 from surreal_bids.analysis.engine import Analysis
 from surreal_bids.analysis.image_quality import FEWEST_IMAGES, OUTLIERS
 from surreal_bids.analysis.maps import VoxelMaps
@@ -246,9 +245,8 @@ def _regions(patterns: pd.DataFrame) -> pd.DataFrame:
         'contribution': 'contribution',
         'shown': 'shown',
     }
-    known = {name: words for name, words in names.items() if name in patterns}
     shown = patterns['shown'].map({True: 'yes', False: ''})
-    table = patterns.assign(shown=shown)[list(known)].rename(columns=known)
+    table = patterns.assign(shown=shown)[list(names)].rename(columns=names)
     return table if table.empty else table.dropna(axis=1, how='all')
 
 
@@ -331,13 +329,13 @@ def _associations(table: pd.DataFrame) -> pd.DataFrame:
     higher = [f' = {level}' if isinstance(level, str) else '' for level in table['higher_level']]
     return pd.DataFrame(
         {
-            'measure': table['variable'].astype(str) + higher,
-            'R-index': table['pattern'],
+            'measure': table['measure'].astype(str) + higher,
+            'R-index': table['index'],
             'n': table['n'],
-            'r': table['r'],
-            '95% interval': _intervals(table['r_low'], table['r_high']),
+            'r': table['estimate'],
+            '95% interval': _intervals(table['low'], table['high']),
             'p': table['p'],
-            'p (FDR)': table['p_fdr'],
+            'p (FDR)': table['p_corrected'],
         }
     )
 
@@ -359,14 +357,10 @@ def _change(report: GroupReport) -> dict[str, Any] | None:
     if 'years' in course and len(course):
         drawn = figures.plot_trajectories(course, names)
         path = figures.save_figure(report.figure_path('trajectories'), drawn)
-    columns = ('controls_per_year', 'patients_per_year', 'difference', 'low', 'high')
-    table = found.group_change.drop(columns=list(EXCLUDED_VISITS), errors='ignore')
-    return {
-        'path': path,
-        'excluded': describe_excluded(found.group_change),
-        'table': table.rename(columns={'p_holm': 'p (Holm)'}),
-        'formats': dict.fromkeys(columns, '{:.3f}') | dict.fromkeys(('p', 'p (Holm)'), '{:.2g}'),
-    }
+    formats = dict.fromkeys(('estimate', 'low', 'high'), '{:.3f}')
+    formats |= dict.fromkeys(('p', 'p (Holm)'), '{:.2g}')
+    table = found.group_change.rename(columns={'index': 'R-index', 'p_corrected': 'p (Holm)'})
+    return {'path': path, 'table': table, 'formats': formats}
 
 
 def _harmonization(report: GroupReport) -> Path | None:

@@ -16,7 +16,8 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from surreal_bids.analysis.individuals import Individual
+from surreal_bids.analysis.image_quality import OUTLIERS
+from surreal_bids.analysis.outputs import Individual
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.cautions import FIGURES, R_INDICES, VOLUMES, Caution, unite
 from surreal_bids.cohort.cohort import not_adapted
@@ -46,7 +47,7 @@ from surreal_bids.reports.flags import (
 from surreal_bids.reports.mosaics import CONTRIBUTION, RegionPainter, Scale
 from surreal_bids.reports.pages import RATINGS, is_own_page, link_to, render, write_page
 from surreal_bids.rindices.crossfit import HELD_OUT, doubts_of_model, in_sample
-from surreal_bids.rindices.intervals import INTERVALS
+from surreal_bids.rindices.model import INTERVALS
 from surreal_bids.rindices.uncertainty import MIN_FOR_CENTILES, MIN_FOR_INTERVALS
 from surreal_bids.text import counted
 
@@ -480,9 +481,7 @@ def _anchors(one: Individual, parts: Mapping[str, tuple[str, str]]) -> dict[str,
 
 def _who(one: Individual) -> str:
     """Return a line about the participant."""
-    row = one.at_last(one.deviations)
-    known = row.iloc[-1] if len(row) else pd.Series(dtype=object)
-    known = known.reindex(['age', 'sex', 'site']).dropna()
+    known = one.last.reindex(['age', 'sex', 'site']).dropna()
     group = str(one.last.get('group'))
     words = [SINGULAR.get(group, '' if group in ('nan', 'None') else group)]
     if 'age' in known:
@@ -505,7 +504,7 @@ def _why_none(one: Individual) -> str:
     if not one.tables.names:
         return 'There are no R-indices: no pattern is supported by the training sample.'
     reason = one.last.get('reason')
-    if one.is_known:
+    if one.names:
         return ''
     return f'There are no R-indices{f": {reason}" if isinstance(reason, str) else ""}.'
 
@@ -534,7 +533,7 @@ def _doubts(one: Individual) -> list[Caution]:
     for flag in flags:
         warning = warning_of(flag)
         if warning is not None:
-            more = f' ({one.outliers})' if flag == OUTLIER and one.outliers else ''
+            more = f' ({one.last[OUTLIERS]})' if flag == OUTLIER else ''
             doubts.append(warning._replace(found=f'{warning.found}{more}'))
     images = image_warnings(one.tables.root, one.name, one.last.get(SESSION))
     count = sum(map(len, images.values()))
@@ -542,7 +541,7 @@ def _doubts(one: Individual) -> list[Caution]:
         # The section of the image lists them in full.
         found, worse = f'The image has {counted(count, "warning")}', 'R-indices may be wrong'
         doubts.append(Caution(found, worse, 'See the list at the image', FIGURES))
-    if one.last.get(HELD_OUT) in (False,) and one.is_known:
+    if one.last.get(HELD_OUT) in (False,) and one.names:
         doubts.append(
             in_sample('The model was trained on this participant', 'Do not use these R-indices')
         )
@@ -555,16 +554,15 @@ def _doubts(one: Individual) -> list[Caution]:
 
 def _is_of_unknown_scanner(one: Individual) -> bool:
     """Tell whether R-indices include effects of a scanner that the model has not learned."""
-    harmonized = one.tables.knows_sites and one.last.get('status') != UNHARMONIZED
+    knows_sites = one.tables.card['Preprocessing']['combat'] is not None
+    harmonized = knows_sites and one.last.get('status') != UNHARMONIZED
     return not one.tables.adapted and not harmonized
 
 
 def _z_scores(one: Individual) -> pd.DataFrame:
     """Return the z-scores of the last visit by region, the most unusual first."""
-    row = one.at_last(one.deviations)
-    features = [name for name in one.tables.region_of if name in row]
-    values = row[features].astype(float).iloc[-1] if len(row) else pd.Series(dtype=float)
-    values = values.dropna().rename(index=one.tables.region_of)
+    features = [name for name in one.tables.region_of if name in one.last]
+    values = one.last[features].astype(float).dropna().rename(index=one.tables.region_of)
     values = values.sort_values(key=abs, ascending=False, kind='stable')
     return pd.DataFrame({'Region': values.index, 'z-score (SD of controls)': values.to_numpy()})
 
@@ -595,8 +593,8 @@ def _share(one: Individual) -> str:
 
 def describe_centile(row: Mapping[Any, Any], name: str) -> str:
     """Return a centile in words: above how many controls."""
-    words = {'training': ' in the training sample'}
-    whose = f'controls{words.get(str(row.get("centile_of")), "")}'
+    is_training = row.get('centile_of') == 'training'
+    whose = 'controls in the training sample' if is_training else 'controls'
     value, count = float(row[f'{name}_centile']), row.get('centile_controls')
     if count is None or pd.isna(count):
         return f'above {min(value, 99.0):.0f}% of {whose}'
@@ -693,13 +691,9 @@ def _course(one: Individual) -> tuple[Path, str] | None:
     known = one.results.dropna(subset=one.names) if one.names else one.results.iloc[:0]
     if len(known) < 2:
         return None
-    visits = one.deviations
-    years = visits.set_index(SESSION)['years'] if 'years' in visits else pd.Series(dtype=float)
-    time = known[SESSION].map(years)
-    if time.notna().all():
-        course, label = known.assign(time=time, session=None), 'years since the first visit'
-        order = str(visits['order_by'].iloc[0]) if 'order_by' in visits else 'name'
-        words = f'Visits are ordered by {order}.'
+    if 'years' in known and known['years'].notna().all():
+        course, label = known.assign(time=known['years']), 'years since the first visit'
+        words = f'Visits are ordered by {known["order_by"].iloc[0]}.'
     else:
         numbers = np.arange(len(known), dtype=float)
         course, label = known.assign(time=numbers, session=known[SESSION]), 'session'
@@ -725,7 +719,6 @@ def _changes(one: Individual) -> pd.DataFrame:
         'reliable': 'exceeds the limit',
         'site_changed': 'site changed',
     }
-    known = {name: words for name, words in columns.items() if name in changes}
-    table = changes[list(known)].rename(columns=known)
-    flags = [name for name in ('exceeds the limit', 'site changed') if name in table]
+    table = changes[list(columns)].rename(columns=columns)
+    flags = ('exceeds the limit', 'site changed')
     return table.assign(**{name: table[name].map(words) for name in flags})

@@ -31,7 +31,7 @@ from surreal_bids.model.number import (
     stored_number,
     warn_of_chance,
 )
-from surreal_bids.names import SINGULAR, SPREAD_SUFFIX, TRAINED_ON_SUFFIX
+from surreal_bids.names import SINGULAR
 from surreal_bids.parallel import in_workers
 from surreal_bids.progress import report, stage
 from surreal_bids.rindices.model import (
@@ -126,9 +126,10 @@ def assign_folds(cohort: Cohort, options: TrainingOptions) -> Folds | None:
 
 
 def prepare_fold(cohort: Cohort, folds: Folds, fold: int) -> TrainingData:
-    """Fit preprocessing to everyone outside a fold."""
+    """Fit preprocessing to everyone outside a fold; sites without controls are left as measured."""
+    options = replace(cohort.options, unseen_site='skip')
     with without_warnings():
-        return prepare(_with_unseen_sites(cohort).select(folds.number != fold))
+        return prepare(replace(cohort, options=options).select(folds.number != fold))
 
 
 def prepare_folds(cohort: Cohort, options: TrainingOptions) -> Folds | None:
@@ -185,11 +186,6 @@ def usable_folds(counts: Mapping[str, int], wanted: int) -> int:
             )
         )
     return n_folds
-
-
-def _with_unseen_sites(cohort: Cohort) -> Cohort:
-    """The same, where participants of a site without controls are left as measured and marked."""
-    return replace(cohort, options=replace(cohort.options, unseen_site='skip'))
 
 
 def part_seed(seed: int, stream: int, number: int) -> int:
@@ -278,11 +274,12 @@ class Trained:
     fold_models: Mapping[int, TableModel] = field(default_factory=dict)
 
 
-FINAL = 'final model'
-"""Name of the first stage of training."""
-
 WORTH_PROCESSES = 30.0
 """Seconds that the final model takes at least if folds are trained in processes of their own."""
+
+
+FINAL = 'final model'
+"""Name of the first stage of training."""
 
 
 def train(
@@ -356,8 +353,7 @@ class CrossFit:
     results : frame
         As `TableModel.apply` gives them, but by the model of the fold in which the participant was
         held out, with `fold` and `fold_correlation`, the least of its `correlation`; `status` is
-        `not_held_out` and `reason` says why where there is none. R-indices by the final model end
-        in `_trained_on`.
+        `not_held_out` and `reason` says why where there is none.
     correlation : frame of shape (n_folds, M)
         How R-indices of each pattern correlate with those of the final model, among the patients
         that the model of the fold was trained on.
@@ -371,6 +367,13 @@ class CrossFit:
     correlation: pd.DataFrame
     names: Mapping[int, Mapping[str, str]]
 
+    def held_out(self, cohort: Cohort) -> Iterator[tuple[TableModel, Mapping[str, str], Cohort]]:
+        """Model of each fold, the final names of its patterns, and visits it was not trained on."""
+        for fold, model in self.models.items():
+            own = cohort.select(self.results[HELD_OUT] & (self.folds.number == fold))
+            if len(own):
+                yield model.with_unseen_site('skip'), self.names[fold], own
+
     def contributions(self, cohort: Cohort) -> pd.DataFrame:
         """What each feature contributes to `results`, as :meth:`TableModel.contributions` has it.
 
@@ -379,12 +382,10 @@ class CrossFit:
         everyone = pd.MultiIndex.from_product(
             [cohort.visits.index, self.correlation.columns], names=[VISIT, R_INDEX]
         )
-        tables = []
-        for fold, model in self.models.items():
-            own = cohort.select(self.results[HELD_OUT] & (self.folds.number == fold))
-            if len(own):
-                table = model.with_unseen_site('skip').contributions(own.features, own.people)
-                tables.append(table.rename(index=self.names[fold], level=R_INDEX))
+        tables = [
+            model.contributions(own.features, own.people).rename(index=names, level=R_INDEX)
+            for model, names, own in self.held_out(cohort)
+        ]
         if not tables:
             return pd.DataFrame(index=everyone[:0], columns=[BASELINE])
         is_there = self.results[list(self.correlation)].notna().to_numpy(dtype=bool).ravel()
@@ -430,21 +431,15 @@ def cross_fit(
         parts.append(_not_held_out(reasons.dropna()))
         usable = held_out.select(reasons.isna())
         if len(usable):
-            parts.append(known.apply(usable).rename(columns=_with_spreads(renaming[fold])))
+            parts.append(known.apply(usable).rename(columns=renaming[fold]))
     results = pd.concat([part for part in parts if len(part)]).loc[cohort.visits.index]
+    results = results.reindex(columns=list(dict.fromkeys([*names, *results])))
     correlation = pd.DataFrame.from_dict(correlations, orient='index', columns=names)
-    number = folds.number[results.index].astype('Int64')
-    trained_on = final[names].add_suffix(TRAINED_ON_SUFFIX).assign(fold=number)
+    results['fold'] = folds.number[results.index].astype('Int64')
     if names:
-        trained_on['fold_correlation'] = number.map(correlation.min(axis=1))
-    trained_on[HELD_OUT] = results['status'] != NOT_HELD_OUT
-    spreads = [f'{name}{SPREAD_SUFFIX}' for name in names if f'{name}{SPREAD_SUFFIX}' in results]
-    last = [name for name in ('status', 'reason') if name in results]
-    others = [name for name in results if name not in (*names, *spreads, *last)]
-    table = results.join(trained_on).reindex(
-        columns=[*names, *spreads, *others, *trained_on.columns, *last]
-    )
-    return CrossFit(folds, models, table, correlation, renaming)
+        results['fold_correlation'] = results['fold'].map(correlation.min(axis=1))
+    results[HELD_OUT] = results['status'] != NOT_HELD_OUT
+    return CrossFit(folds, models, results, correlation, renaming)
 
 
 def not_reproduced(note: Mapping[str, Any]) -> list[str]:
@@ -462,37 +457,25 @@ def doubts_of_model(card: Mapping[str, Any]) -> list[Caution]:
     doubts = warn_of_agreement(selected.get('agreement'))
     if selected.get('n_patterns'):
         doubts += warn_of_chance(stored_number(card.get('Stability')))
-    listed = not_reproduced(card.get('CrossFit', {}))
-    if listed:
-        doubts.append(
-            Caution(
-                'Patterns not reproduced in every fold of the training sample: '
-                f'{", ".join(listed)}; at least {MIN_REPRODUCED:g} is expected',
-                'With other training participants, these patterns would have been other ones',
-                'Do not draw conclusions from these R-indices alone; more training participants '
-                'are needed',
-                MODEL_SECTION,
-            )
-        )
     reproduced = card.get(REPRODUCIBILITY, {})
     least = least_stability(len(reproduced))
-    weak = [
-        f'{name} ({each["Median"]:.2f})'
-        for name, each in reproduced.items()
-        if each['Median'] < least
-    ]
-    if weak:
-        doubts.append(
-            Caution(
-                f'Patterns not reproduced in random subsamples: {", ".join(weak)}; at least '
-                f'{least:g} is expected',
-                'With other training participants, these patterns would have been other ones',
-                'Do not interpret these R-indices; use fewer patterns (--n-patterns) or more '
-                'training participants',
-                MODEL_SECTION,
-            )
+    medians = {name: each['Median'] for name, each in reproduced.items()}
+    weak = {
+        'every fold of the training sample': not_reproduced(card.get('CrossFit', {})),
+        'random subsamples': [f'{name} ({x:.2f})' for name, x in medians.items() if x < least],
+    }
+    return doubts + [
+        Caution(
+            f'Patterns not reproduced in {where}: {", ".join(listed)}; at least {needed:g} is '
+            'expected',
+            'With other training participants, these patterns would have been other ones',
+            'Do not interpret these R-indices; use fewer patterns (--n-patterns) or more training '
+            'participants',
+            MODEL_SECTION,
         )
-    return doubts
+        for (where, listed), needed in zip(weak.items(), (MIN_REPRODUCED, least))
+        if listed
+    ]
 
 
 def warn_of_not_held_out(results: pd.DataFrame, who: pd.Series) -> Iterator[Caution]:
@@ -529,11 +512,6 @@ def _standardised(table: pd.DataFrame) -> np.ndarray:
     return np.divide(centred, sd, out=np.zeros_like(centred), where=sd > 0)
 
 
-def _with_spreads(renaming: Mapping[str, str]) -> dict[str, str]:
-    """New names of the R-indices and spreads of a fold."""
-    return {a + end: b + end for a, b in renaming.items() for end in ('', SPREAD_SUFFIX)}
-
-
 def _unknown(steps: Preprocessing, people: pd.DataFrame, fold: int) -> pd.Series:
     """Why the model of a fold knows nothing of some participants; missing for the others."""
     reasons = pd.Series(None, people.index, dtype=object)
@@ -555,6 +533,4 @@ def _not_held_out(reasons: pd.Series) -> pd.DataFrame:
 
 def final_results(cohort: Cohort, model: TableModel) -> pd.DataFrame:
     """R-indices by a model that was trained on these participants, and marked so."""
-    results = model.apply(cohort)
-    results.insert(list(results.columns).index('status'), HELD_OUT, False)
-    return results
+    return model.apply(cohort).assign(**{HELD_OUT: False})

@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files as package_files
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -27,9 +27,6 @@ from surreal_bids.rindices.model import TableModel
 from surreal_bids.rindices.preprocessing import Preprocessing
 
 NOISE_TABLE = Path(str(package_files('surreal_bids') / 'data' / 'retest.tsv'))
-PAIRS = 5
-"""People whom it was learned from."""
-
 REAL_ERRORS = 1.25
 """By which limits of changes are widened. Differences of the five people themselves, each judged by
 the noise of the other four, exceeded the limit of one of three R-indices in 15 % of comparisons
@@ -41,15 +38,12 @@ SHARED, HEAD_SIZE = 'shared', 'icv'
 STEP = 1e-3
 """By which share volumes are changed to see what preprocessing makes of it."""
 
-
 SHARED_ESTIMATES = 2
 """Left and right have one estimate, so that many regions are half as many that are independent."""
 
-Table = TypeVar('Table', pd.Series, pd.DataFrame)
 
-
-class Noise(NamedTuple, Generic[Table]):
-    """Noise of some measures.
+class Noise(NamedTuple):
+    """Noise of R-indices: frames of shape (n_visits, M).
 
     Attributes
     ----------
@@ -59,8 +53,8 @@ class Noise(NamedTuple, Generic[Table]):
         How well it is known: the degrees of freedom of its square.
     """
 
-    sd: Table
-    df: Table
+    sd: pd.DataFrame
+    df: pd.DataFrame
 
 
 @cache
@@ -82,33 +76,27 @@ def df_of_sum(variances: NDArray[np.float64], df: ArrayLike) -> NDArray[np.float
     )
 
 
-def _common_noise() -> pd.DataFrame:
-    """Noise of the shared component and of the head size."""
-    return _noise_table().loc[[SHARED, HEAD_SIZE]]
-
-
 def describe_noise() -> str:
     """Say what noise was estimated from."""
     return (
-        f'The noise was estimated in {PAIRS} people who were scanned twice within 90 days on one '
+        'The noise was estimated in 5 people who were scanned twice within 90 days on one '
         'scanner at 1 mm and measured with the built-in network; other scanners, voxel sizes and '
         'programs may have more noise. Limits are widened by '
         f'{REAL_ERRORS - 1:.0%}, because real differences of these people exceeded the noise.'
     )
 
 
-def noise_of_features(features: FeatureList) -> Noise[pd.Series]:
+def noise_of_features(features: FeatureList) -> pd.DataFrame:
     """Noise of each feature's own: that of the logarithm of one measurement.
 
     Returns
     -------
-    Noise of Series, by the name of the feature
+    DataFrame with columns `sd` and `df`, one row per feature
         NaN where it is not known: that of anything but volumes of MUSE regions.
     """
     unknown = [(np.nan, np.nan)] * len(features)
     own = unknown if features.are_z_scores else [_noise_of_sum(f) for f in features.features]
-    table = pd.DataFrame(own, features.names, ['sd', 'df'], dtype=np.float64)
-    return Noise(table['sd'], table['df'])
+    return pd.DataFrame(own, features.names, ['sd', 'df'], dtype=np.float64)
 
 
 def _noise_of_sum(feature: Feature) -> tuple[float, float]:
@@ -122,27 +110,7 @@ def _noise_of_sum(feature: Feature) -> tuple[float, float]:
     return float(np.sqrt(variances.sum())), float(df_of_sum(variances, df.to_numpy()))
 
 
-def noise_of_volumes(features: FeatureList, proportion: bool = False) -> Noise[pd.Series]:
-    """Noise of each volume: that of the logarithm of one measurement.
-
-    Parameters
-    ----------
-    features
-        What is measured.
-    proportion
-        Whether volumes were divided by the head size, which has the shared error too.
-    """
-    own = noise_of_features(features)
-    common = _common_noise().loc[HEAD_SIZE if proportion else SHARED]
-    variances = np.column_stack([own.sd**2, np.full(len(own.sd), common['noise'] ** 2)])
-    df = np.column_stack([own.df, np.full(len(own.df), common['df'])])
-    return Noise(
-        pd.Series(np.sqrt(variances.sum(axis=1)), own.sd.index),
-        pd.Series(df_of_sum(variances, df), own.sd.index),
-    )
-
-
-def noise_of_indices(model: TableModel, cohort: Cohort) -> Noise[pd.DataFrame]:
+def noise_of_indices(model: TableModel, cohort: Cohort) -> Noise:
     """Noise of R-indices by measurement alone.
 
     To first order: how an R-index follows the features is the gradient of the model at the
@@ -157,7 +125,7 @@ def noise_of_indices(model: TableModel, cohort: Cohort) -> Noise[pd.DataFrame]:
     steps, names = model.preprocessing, list(model.pattern_names)
     features, people = cohort.features, cohort.people
     own = noise_of_features(steps.features)
-    if not names or own.sd.isna().any():
+    if own['sd'].isna().any():
         unknown = pd.DataFrame(np.nan, features.index, names)
         return Noise(unknown, unknown)
     shrunk, grown = features * np.exp(-STEP), features * np.exp(STEP)
@@ -171,16 +139,16 @@ def noise_of_indices(model: TableModel, cohort: Cohort) -> Noise[pd.DataFrame]:
     )
     of_features = gradient_NMS * by_feature[columns].to_numpy()[:, None]
     of_head = (gradient_NMS * by_head[columns].to_numpy()[:, None]).sum(axis=2)
-    known = _common_noise()
+    known = _noise_table().loc[[SHARED, HEAD_SIZE]]
     of_scale = np.stack([of_features.sum(axis=2) + of_head, of_head], axis=2)
     variances = np.concatenate(
         [
-            np.square(of_features * own.sd[columns].to_numpy()),
+            np.square(of_features * own.loc[columns, 'sd'].to_numpy()),
             np.square(of_scale * known['noise'].to_numpy()),
         ],
         axis=2,
     )
-    df = np.concatenate([own.df[columns] / SHARED_ESTIMATES, known['df']])
+    df = np.concatenate([own.loc[columns, 'df'] / SHARED_ESTIMATES, known['df']])
     sd, df_NM = np.sqrt(variances.sum(axis=2)), df_of_sum(variances, df)
     tables = (pd.DataFrame(each, seen.index, names).reindex(features.index) for each in (sd, df_NM))
     return Noise(*tables)
@@ -214,9 +182,11 @@ def widening_between_sites(
     error = combat.shift_error_[tuple(codes[:, known].astype(np.intp))]
     varying = ~np.isin(steps.features.names, combat.constant_)
     size = 1.0 if steps.options.icv == 'power' else np.abs(steps.normaliser.mean_[varying])
-    is_share = steps.options.icv == 'proportion'
-    expected = noise_of_volumes(steps.features, is_share).sd[varying]
-    excess = float(np.median(np.square(combat.scale_ / size / expected.to_numpy())))
+    # Volumes divided by the head size have its error, and not that of the scale of the image.
+    common = HEAD_SIZE if steps.options.icv == 'proportion' else SHARED
+    own, shared = noise_of_features(steps.features)['sd'], _noise_table()['noise'][common]
+    expected = np.hypot(own.to_numpy()[varying], shared)
+    excess = float(np.median(np.square(combat.scale_ / size / expected)))
     widening[known] = np.sqrt(max(1.0, excess)) * (1 + np.sqrt(error / 2))
     return widening
 

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from scipy.stats import norm
 from torch import Tensor
 
 from surreal_bids.cautions import MODEL, Caution
@@ -28,13 +29,7 @@ from surreal_bids.model.bundle import load_bundle, reading_model, save_bundle
 from surreal_bids.model.estimator import SurrealGAN
 from surreal_bids.model.networks import MIN_PEOPLE, hyperparameters
 from surreal_bids.model.number import reproduce
-from surreal_bids.names import CONTROL, PARTICIPANT, PATIENT, SINGULAR, SPREAD_SUFFIX
-from surreal_bids.rindices.intervals import (
-    INTERVALS,
-    REFERENCE,
-    with_intervals,
-    with_training_centiles,
-)
+from surreal_bids.names import CONTROL, PARTICIPANT, PATIENT, SINGULAR
 from surreal_bids.rindices.preprocessing import (
     COMPLETE,
     Prepared,
@@ -59,6 +54,14 @@ ADDED_SITES, INDEX_ERROR = 'AddedSites', 'IndexStandardError'
 
 REPRODUCIBILITY = 'Reproducibility'
 """Key of the card: how well patterns are reproduced in subsamples."""
+
+INTERVALS, REFERENCE = 'Intervals', 'Reference'
+"""Keys of the card, which :mod:`surreal_bids.rindices.uncertainty` learns."""
+
+SHARE = 0.95
+"""Of the severities that intervals are meant to hold."""
+
+PER_CENT = np.arange(101)
 
 NOTES = (
     *('TrainingSample', REPRODUCIBILITY, 'CrossFit', 'Imported', 'HyperParameters', ADDED_SITES),
@@ -130,7 +133,6 @@ class TableModel:
         -------
         DataFrame, one row per participant
             - `r1`, ...: R-indices, missing for incomplete participants;
-            - `r1_member_spread`: SD over members, if there are several;
             - `r1_low`, `r1_high`: 95 % interval, if the model was cross-fitted;
             - `r1_centile`: centile among the training controls, if the model was cross-fitted;
             - `brain_in_range`: whether the profile lies within the training population;
@@ -141,17 +143,14 @@ class TableModel:
         return self._describe(self.preprocessing.transform(features, people), people)
 
     def _describe(self, prepared: Prepared, people: pd.DataFrame) -> pd.DataFrame:
-        r, spread = self.gan.transform(prepared.normalised, return_std=True)
-        finite = np.asarray(np.isfinite(r).all(axis=1))
+        r = np.asarray(self.gan.transform(prepared.normalised))
+        finite = np.isfinite(r).all(axis=1)
         if not finite.all():
             who = prepared.normalised.index[~finite]
             raise DataError(
                 f'the model gives no finite R-indices for {list_briefly(who)}; train it again'
             )
-        names = list(self.pattern_names)
-        computed = pd.DataFrame(r, prepared.normalised.index, names)
-        if not np.isnan(spread).any():
-            computed[[f'{name}{SPREAD_SUFFIX}' for name in names]] = spread
+        computed = pd.DataFrame(r, prepared.normalised.index, list(self.pattern_names))
         if self.gan.domain_ is not None:
             computed['brain_in_range'] = self.gan.in_range(prepared.normalised)
         if INTERVALS in self.notes:
@@ -248,6 +247,103 @@ class TableModel:
     def meanings(self) -> Mapping[str, str]:
         """Role of the R-indices by name; empty unless the model was published."""
         return dict(self.notes.get('Imported', {}).get('Patterns', {}))
+
+
+Floats = NDArray[np.floating]
+
+
+def interval(
+    r: Floats, curves: Mapping[str, Any], shared: float = 0.0, share: float = SHARE
+) -> tuple[Floats, Floats]:
+    """Lower and upper end of the interval of each R-index, in the unit of the R-index.
+
+    The ends are what is expected at the severities at which R-indices as large, or as small, become
+    unusual. Beyond the severities that were tried, the distance stays as at the last of them.
+
+    Parameters
+    ----------
+    r
+        R-indices.
+    curves
+        `Expected`, `Lower` and `Upper` R-index at each of the severities that were tried.
+    shared
+        Standard error that all of them share, beside those in the curves.
+    share
+        Of the severities that the curves are meant to hold.
+    """
+    expected, lower, upper = (np.asarray(curves[row]) for row in ('Expected', 'Lower', 'Upper'))
+    reach = shared * in_sd(share)
+    low = _follow(r, expected + np.hypot(upper - expected, reach), expected)
+    high = _follow(r, expected - np.hypot(lower - expected, reach), expected)
+    return np.minimum(low, r), np.maximum(high, r)
+
+
+def in_sd(share: float) -> float:
+    """Half-width of the interval that holds this share of a normal distribution, in SD."""
+    return float(norm.ppf((1 + share) / 2))
+
+
+def _follow(r: Floats, curve: Floats, expected: Floats) -> Floats:
+    """Expected R-index where a curve passes r; parallel to the curve beyond its ends."""
+    beyond = r - np.clip(r, curve[0], curve[-1])
+    return np.interp(r, curve, expected) + beyond
+
+
+def with_intervals(
+    results: pd.DataFrame,
+    note: Mapping[str, Any],
+    errors: Mapping[str, pd.Series] | None = None,
+) -> pd.DataFrame:
+    """Add the interval of each R-index to a table of them: columns `r1_low`, `r1_high`, ...
+
+    Parameters
+    ----------
+    results
+        R-indices.
+    note
+        Intervals, as the card has them.
+    errors
+        For each R-index, the standard error that participants share with others of their site.
+    """
+    columns: dict[str, Floats] = {}
+    for name, curves in note['Patterns'].items():
+        r = results[name].to_numpy(dtype=float)
+        error = np.zeros(len(r)) if errors is None else errors[name].to_numpy()
+        ends = np.full((2, len(r)), np.nan)
+        for each in np.unique(error):
+            own = error == each
+            ends[:, own] = interval(r[own], curves, each, note['Share'])
+        columns |= dict(zip((f'{name}_low', f'{name}_high'), ends))
+    return results.assign(**columns)
+
+
+def with_training_centiles(
+    results: pd.DataFrame, controls: Mapping[str, Any], comparable: pd.Series
+) -> pd.DataFrame:
+    """Add centiles among the controls of the training sample, as the card has them.
+
+    Only of the `comparable` (n_people,): what an unknown scanner adds would pass for a pattern.
+    """
+    known = results[comparable[results.index]]
+    places = {
+        name: np.interp(known[name], quantiles, PER_CENT)
+        for name, quantiles in controls['Percentiles'].items()
+    }
+    return add_centiles(results, pd.DataFrame(places, known.index), 'training', controls['Number'])
+
+
+def add_centiles(
+    results: pd.DataFrame, centiles: pd.DataFrame, whose: str, n_controls: int
+) -> pd.DataFrame:
+    """Add columns `r1_centile`, ..., `centile_of` and `centile_controls`.
+
+    Centiles have one decimal, are never 0 or 100, and not beyond those that so many controls tell.
+    """
+    least = 50 / (n_controls + 1)
+    table = centiles.clip(least, 100 - least).round(1).clip(0.1, 99.9).add_suffix('_centile')
+    table = table.assign(centile_of=whose, centile_controls=n_controls)
+    others = results.drop(columns=table.columns, errors='ignore')
+    return others.join(table).astype({'centile_controls': 'Int64'})
 
 
 def load_table_bundle(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

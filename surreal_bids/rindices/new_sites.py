@@ -18,7 +18,6 @@ from surreal_bids.cohort.roles import NONE, SITE, describe_uses
 from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.combat import ComBat
-from surreal_bids.harmonization.covariates import Residualiser
 from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
 from surreal_bids.harmonization.encoding import CovariateEncoder
 from surreal_bids.names import PARTICIPANT, means
@@ -57,21 +56,13 @@ def adapt_to_controls(model: TableModel, cohort: Cohort) -> tuple[TableModel, Co
         named = replace(named, apart=_named_here(cohort.apart, column))
     first = named.first_visits()
     controls = first.select(~first.is_patient)
-    taught = teach_sites(_as_learned(model), controls)
-    return taught, named
+    return _with_errors(teach_sites(_as_learned(model), controls), controls), named
 
 
 def _named_here(cohort: Cohort, column: str) -> Cohort:
     """A cohort whose sites have the names that the model learns them by."""
     people = cohort.people.assign(**{column: cohort.people[column].map(HERE.format)})
     return replace(cohort, people=people)
-
-
-def note_site_errors(taught: TableModel, named: Cohort) -> TableModel:
-    """Note how sure R-indices are at the sites of a cohort that a model was adapted to."""
-    first = named.first_visits()
-    controls = first.select(~first.is_patient)
-    return _with_errors(taught, controls)
 
 
 def _with_errors(taught: TableModel, controls: Cohort) -> TableModel:
@@ -116,13 +107,15 @@ def known_sites(model: TableModel, cohort: Cohort) -> list[str]:
     )
 
 
+def are_children(model: TableModel, cohort: Cohort) -> pd.Series:
+    """Mark visits of children, where a published model of adults does not correct for age."""
+    concerns = 'Imported' in model.notes and 'age' not in cohort.options.covariates
+    return cohort.ages.lt(ADULT) & concerns
+
+
 def children(model: TableModel, cohort: Cohort) -> list[Caution]:
-    """Warn of children where a published model, trained on adults, does not correct for age."""
-    tables = (cohort.people, cohort.others)
-    ages = [table[name] for table in tables for name in table if str(name).casefold() == 'age']
-    if 'Imported' not in model.notes or 'age' in cohort.options.covariates or not ages:
-        return []
-    is_child = pd.to_numeric(ages[0], errors='coerce') < ADULT
+    """Warn of children, whose R-indices by a published model mean nothing."""
+    is_child = are_children(model, cohort)
     n_children = cohort.visits[PARTICIPANT][is_child].nunique()
     if not n_children:
         return []
@@ -180,8 +173,12 @@ def _as_learned(model: TableModel) -> TableModel:
 
 def _reference(steps: Preprocessing) -> ComBat:
     """ComBat of one site, which lies where the controls of the model do."""
-    residualiser = steps.residualiser or _no_covariates(steps)
-    encoder, slopes = residualiser.encoder_, residualiser.coefficients_
+    if steps.residualiser is None:
+        encoder = CovariateEncoder().fit(pd.DataFrame(index=[0]))
+        slopes, center = np.zeros((0, len(steps.features))), np.zeros(0)
+    else:
+        encoder, slopes = steps.residualiser.encoder_, steps.residualiser.coefficients_
+        center = steps.residualiser.center_
     mean, sd = steps.scale_of_sites
     return ComBat.from_arrays(
         {
@@ -190,7 +187,7 @@ def _reference(steps: Preprocessing) -> ComBat:
             'constant': [],
             'encoder': encoder.to_json(),
             'prior': None,
-            'grand_mean': mean - residualiser.center_ @ slopes,
+            'grand_mean': mean - center @ slopes,
             # Copies: tensors of a bundle may not share memory.
             'scale': np.array(sd),
             'slopes': np.array(slopes),
@@ -198,20 +195,6 @@ def _reference(steps: Preprocessing) -> ComBat:
             'site_sizes': [0],
             'shift': np.zeros((1, len(steps.features))),
             'ratio': np.ones((1, len(steps.features))),
-        }
-    )
-
-
-def _no_covariates(steps: Preprocessing) -> Residualiser:
-    """A residualiser that takes nothing out."""
-    encoder = CovariateEncoder().fit(pd.DataFrame(index=[0]))
-    return Residualiser.from_arrays(
-        {
-            'features': steps.features.names,
-            'encoder': encoder.to_json(),
-            'n_controls': 0,
-            'coefficients': np.zeros((0, len(steps.features))),
-            'center': np.zeros(0),
         }
     )
 

@@ -117,13 +117,8 @@ class Preprocessing:
     codes: Codes = field(default_factory=dict)
 
     @property
-    def text_covariates(self) -> list[str]:
-        """Covariates that are categories."""
-        return list(self.levels)
-
-    @property
     def levels(self) -> dict[str, Any]:
-        """Levels of each of these."""
+        """Levels of each covariate that is a category."""
         return {} if self.residualiser is None else dict(self.residualiser.encoder_.levels_)
 
     @property
@@ -223,7 +218,9 @@ class Preprocessing:
             self.normaliser.transform(adjusted),
             status,
             self._beyond_range(inputs, everyone),
-            self._count_imputed(inputs, everyone),
+            None
+            if self.imputer is None
+            else inputs.features.isna().sum(axis=1).reindex(everyone).astype('Int64'),
         )
 
     def _beyond_range(self, inputs: Inputs, people: pd.Index) -> pd.Series | None:
@@ -235,11 +232,6 @@ class Preprocessing:
         for row in np.flatnonzero(flags.any(axis=1)):
             listed[row] = ', '.join(outside.columns[flags[row]])
         return pd.Series(listed, outside.index, dtype=object).reindex(people)
-
-    def _count_imputed(self, inputs: Inputs, people: pd.Index) -> pd.Series | None:
-        if self.imputer is None:
-            return None
-        return inputs.features.isna().sum(axis=1).reindex(people).astype('Int64')
 
     def to_state(self) -> tuple[dict[str, Any], Arrays]:
         """The state as plain JSON values, and as float64 arrays named `step/array`."""
@@ -319,7 +311,10 @@ def fit_preprocessing(
         )
     control = is_control[complete]
     inputs = prepare_inputs(features[complete], people[complete], options)
-    imputer = _fit_imputer(inputs, control) if options.impute else None
+    imputer = None
+    if options.impute:
+        categories = [] if inputs.site_column is None else [inputs.site_column]
+        imputer = CNImputer(categories).fit(inputs.features, inputs.with_site, control)
     filled = _fill(imputer, inputs)
     _require_informative(filled)
     if visits is None:
@@ -413,11 +408,6 @@ def prepare_inputs(
         )
     site = None if options.site_column is None else people[options.site_column]
     return Inputs(features, covariates, site, options.site_column)
-
-
-def _fit_imputer(inputs: Inputs, is_control: pd.Series) -> CNImputer:
-    categories = () if inputs.site_column is None else (inputs.site_column,)
-    return CNImputer(categories).fit(inputs.features, inputs.with_site, is_control)
 
 
 def _fit_combat(

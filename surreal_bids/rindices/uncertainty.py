@@ -28,24 +28,25 @@ from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.harmonization.covariates import CN_MEAN, CN_SD
 from surreal_bids.names import CONTROL, PARTICIPANT
 from surreal_bids.rindices.crossfit import CrossFit
-from surreal_bids.rindices.intervals import (
-    ALL_CONTROLS,
-    CENTILE_CONTROLS,
-    CENTILE_OF,
-    CENTILE_SUFFIX,
+from surreal_bids.rindices.model import (
     INTERVALS,
     PER_CENT,
     REFERENCE,
-    SEVERITIES,
     SHARE,
     Floats,
+    TableModel,
+    add_centiles,
     in_sd,
-    insert_columns,
-    tidy_centiles,
     with_intervals,
 )
-from surreal_bids.rindices.model import TableModel
 
+SEVERITIES = np.linspace(0, 1, 11)
+"""At which the error is tried."""
+INCLUDED = (
+    'The interval includes anatomical variation, segmentation noise, other patterns, variation '
+    'between members and sampling error'
+)
+"""Which errors an interval allows for."""
 SIMULATED = 200
 """Patients at each severity, at least; as many as there are controls where these are more."""
 MIN_FOR_INTERVALS = 20
@@ -234,12 +235,10 @@ def with_centiles(results: pd.DataFrame, cohort: Cohort, names: Sequence[str]) -
         return results
     people = cohort.visits.loc[known, PARTICIPANT].to_numpy()
     is_own = people[:, np.newaxis] == controls.visits[PARTICIPANT].to_numpy()
-    centiles: dict[str, Any] = {}
+    centiles = {}
     for name in names:
         r = results.loc[known, name].to_numpy(dtype=float)[:, np.newaxis]
         place = np.heaviside(r - results.loc[controls.visits.index, name].to_numpy(float), 0.5)
         below = np.where(is_own, 0.0, place).sum(axis=1)
-        centiles[f'{name}{CENTILE_SUFFIX}'] = 100 * (below + 0.5) / (n + 1)
-    table = pd.DataFrame(centiles | {CENTILE_OF: ALL_CONTROLS, CENTILE_CONTROLS: n}, known)
-    others = results.drop(columns=table.columns, errors='ignore')
-    return insert_columns(others, tidy_centiles(table, results.index), names)
+        centiles[name] = 100 * (below + 0.5) / (n + 1)
+    return add_centiles(results, pd.DataFrame(centiles, known), 'all', n)

@@ -1,4 +1,4 @@
-"""Linear models: covariates as columns, regression on one of them, and z-scores by controls."""
+"""Linear models: covariates as columns, regression on one of them, ranks, z-scores by controls."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from pandas.api.types import is_numeric_dtype
 from scipy import stats
 
 from surreal_bids.exceptions import DataError
@@ -19,6 +20,9 @@ DEPENDENT = 1e-7
 
 CONSTANT = 1e-10
 """Values whose residuals are less than this part of their sum of squares count as constant."""
+
+VALUES_AT_ONCE = 1 << 13
+"""Values, such as voxels, that are computed at once in double precision."""
 
 LARGEST_Z = 32.0
 """z-scores are limited to this: p values underflow soon after."""
@@ -72,7 +76,7 @@ def regress(values: NDArray, tested: ArrayLike, columns: Floats) -> Regression:
     DataError
         `tested` follows from the columns, or participants are too few for them.
     """
-    fixed, x = _orthonormal(columns), np.asarray(tested, np.float64)
+    fixed, x = orthonormal(columns), np.asarray(tested, np.float64)
     x = x - x.mean()
     own = x - fixed @ (fixed.T @ x)
     length, df = np.linalg.norm(own), len(x) - fixed.shape[1] - 1
@@ -83,17 +87,21 @@ def regress(values: NDArray, tested: ArrayLike, columns: Floats) -> Regression:
             f'{len(x)} participants are too few for {fixed.shape[1]} columns of mean and '
             'covariates; use fewer covariates'
         )
-    y = values - values.mean(axis=0, dtype=np.float64)
-    squares = np.square(y).sum(axis=0)
-    y -= fixed @ (fixed.T @ y)
-    along = (own / length) @ y
-    rest = np.square(y - np.outer(own / length, along)).sum(axis=0)
-    varies = np.square(y).sum(axis=0) > CONSTANT * squares
-    t = np.divide(along, np.sqrt(rest / df), out=np.zeros_like(along), where=varies & (rest > 0))
-    return Regression(np.where(varies, along / length, 0.0), t, df)
+    effect, t = np.zeros((2, values.shape[1]))
+    for start in range(0, values.shape[1], VALUES_AT_ONCE):
+        part = slice(start, start + VALUES_AT_ONCE)
+        y = values[:, part] - values[:, part].mean(axis=0, dtype=np.float64)
+        squares = np.square(y).sum(axis=0)
+        y -= fixed @ (fixed.T @ y)
+        along = (own / length) @ y
+        rest = np.square(y - np.outer(own / length, along)).sum(axis=0)
+        varies = np.square(y).sum(axis=0) > CONSTANT * squares
+        np.divide(along, np.sqrt(rest / df), out=t[part], where=varies & (rest > 0))
+        effect[part] = np.where(varies, along / length, 0.0)
+    return Regression(effect, t, df)
 
 
-def _orthonormal(columns: Floats) -> Floats:
+def orthonormal(columns: Floats) -> Floats:
     """Orthonormal basis (N, q) of a constant and these columns (N, c), the constant first."""
     mean = columns.mean(axis=0)
     centred = columns - mean
@@ -102,6 +110,59 @@ def _orthonormal(columns: Floats) -> Floats:
     left, sizes, _ = np.linalg.svd(centred[:, varies] / length[varies], full_matrices=False)
     constant = np.full((len(columns), 1), len(columns) ** -0.5)
     return np.hstack([constant, left[:, sizes > DEPENDENT]])
+
+
+MINIMUM_PAIRS = 5
+"""Minimum number of participants for a correlation, plus one per column of covariates."""
+
+DETERMINED = 1e-10
+"""A measure is determined by covariates if less than this share of its variance remains."""
+
+SPEARMAN_VARIANCE = 1.06
+"""Variance of Fisher's z of a rank correlation is this over n - 3 (Fieller, Hartley and Pearson,
+1957, doi:10.1093/biomet/44.3-4.470)."""
+
+NORMAL_95 = float(stats.norm.ppf(0.975))
+
+
+def partial_correlation(
+    x: pd.Series, y: pd.Series, covariates: pd.DataFrame
+) -> dict[str, float] | str:
+    """Partial rank correlation (Spearman) of those who have all numbers, or why there is none.
+
+    Returns
+    -------
+    dict or str
+        `estimate` with its 95 % interval (`low`, `high`), `p` of Student's t with n - 2 - k degrees
+        of freedom for k columns of covariates, and number of participants `n`.
+    """
+    known = x.notna() & y.notna() & covariates.notna().all(axis=1)
+    ranked = covariates[known].apply(lambda each: each.rank() if is_numeric_dtype(each) else each)
+    n = int(known.sum())
+    fixed = orthonormal(covariate_columns(ranked)) if n else np.empty((0, 1))
+    needed = MINIMUM_PAIRS + fixed.shape[1] - 1
+    if n < needed:
+        have = 'participant has' if n == 1 else 'participants have'
+        return f'only {n} {have} both; at least {needed} are needed'
+    ranks = [stats.rankdata(values[known]) for values in (x, y)]
+    if min(map(np.ptp, ranks)) == 0:
+        return 'all participants with both have the same value'
+    left = [values - fixed @ (fixed.T @ values) for values in ranks]
+    if min(own @ own / (n * values.var()) for own, values in zip(left, ranks)) < DETERMINED:
+        return 'it is determined by the covariates'
+    size = np.sqrt((left[0] @ left[0]) * (left[1] @ left[1]))
+    r = float(np.clip(left[0] @ left[1] / size, -1, 1))
+    freedom = n - 1 - fixed.shape[1]
+    t = r * np.sqrt(freedom / max(1 - r**2, np.finfo(float).eps))
+    reach = NORMAL_95 * np.sqrt(SPEARMAN_VARIANCE / (freedom - 1))
+    z = np.arctanh(np.clip(r, -1 + DETERMINED, 1 - DETERMINED))
+    return {
+        'estimate': r,
+        'low': float(np.tanh(z - reach)),
+        'high': float(np.tanh(z + reach)),
+        'p': float(2 * stats.t.sf(abs(t), freedom)),
+        'n': n,
+    }
 
 
 def t_to_z(t: ArrayLike, df: float | NDArray[np.integer]) -> Floats:

@@ -14,36 +14,17 @@ MIN_PARTICIPANTS = 5
 """Of each group, with two visits or more, that a comparison needs."""
 
 MIN_YEARS = 0.25
-"""Between the first and last visit: over a shorter time, a slope per year is mostly noise."""
+"""Between visits: over a shorter time, a change per year is mostly noise."""
+
+DIFFERENCE = 'patients minus controls'
 
 ROUNDING = 1e-12
 """A change that is a smaller share of the values than this is none."""
 
 
-class Comparison(NamedTuple):
-    """Change per year in two groups.
-
-    Attributes
-    ----------
-    controls, patients
-        Mean change per year of each group.
-    difference, low, high
-        Patients less controls, with its 95 % interval.
-    p
-        Of no difference, two-sided.
-    """
-
-    controls: float
-    patients: float
-    difference: float
-    low: float
-    high: float
-    p: float
-
-
 def compare_change(
     values: pd.Series, years: pd.Series, participant: pd.Series, is_patient: pd.Series
-) -> Comparison | str:
+) -> dict[str, dict[str, float]] | str:
     """Compare the change per year of patients with that of controls.
 
     One least-squares slope per participant summarises the visits (Matthews et al., BMJ 1990). Mean
@@ -58,8 +39,9 @@ def compare_change(
 
     Returns
     -------
-    Comparison or str
-        The reason, where nothing can be compared.
+    dict or str
+        Mean slopes (`estimate`) of `controls` and `patients`, and `DIFFERENCE` of these with its
+        95 % interval (`low`, `high`) and two-sided `p`. The reason, where nothing can be compared.
     """
     table = pd.DataFrame(
         {
@@ -86,14 +68,14 @@ def compare_change(
     patients, controls = slopes[is_patient], slopes[~is_patient]
     test = stats.ttest_ind(patients, controls, equal_var=False)
     interval = test.confidence_interval()
-    return Comparison(
-        float(controls.mean()),
-        float(patients.mean()),
-        float(patients.mean() - controls.mean()),
-        float(interval.low),
-        float(interval.high),
-        float(test.pvalue),
-    )
+    difference = {
+        'estimate': float(patients.mean() - controls.mean()),
+        'low': float(interval.low),
+        'high': float(interval.high),
+        'p': float(test.pvalue),
+    }
+    means = {'controls': float(controls.mean()), 'patients': float(patients.mean())}
+    return {DIFFERENCE: difference} | {name: {'estimate': mean} for name, mean in means.items()}
 
 
 LEAST_RATIO, MOST_RATIO = 1e-6, 1e6

@@ -5,7 +5,7 @@ import statsmodels.formula.api as smf
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from surreal_bids.analysis.statistics import ASSOCIATION_COLUMNS, associate
+from surreal_bids.analysis.statistics import associate
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def find(r_indices, covariates=None, **columns):
 
 
 def row(table, variable, pattern):
-    (found,) = table[(table['variable'] == variable) & (table['pattern'] == pattern)].itertuples()
+    (found,) = table[(table['measure'] == variable) & (table['index'] == pattern)].itertuples()
     return found
 
 
@@ -46,10 +46,9 @@ def test_numbers_are_correlated_as_scipy_does(r_indices):
         table, untested = find(r_indices, score=score)
         found = row(table, 'score', 'r2')
         expected = stats.spearmanr(score[missing:], r_indices['r2'].iloc[missing:])
-        assert (found.r, found.p) == pytest.approx((expected.statistic, expected.pvalue))
+        assert (found.estimate, found.p) == pytest.approx((expected.statistic, expected.pvalue))
         assert (found.n, found.higher_level, found.adjusted_for) == (40 - missing, None, None)
-        assert found.r_low < found.r < found.r_high
-        assert list(table.columns) == list(ASSOCIATION_COLUMNS)
+        assert found.low < found.estimate < found.high
         assert not untested
 
 
@@ -60,7 +59,7 @@ def test_two_values_are_compared_by_rank(r_indices):
         found = row(
             find(r_indices, carrier=is_high.map({True: high, False: low}))[0], 'carrier', 'r2'
         )
-        assert (found.r, found.p) == pytest.approx((expected.statistic, expected.pvalue))
+        assert (found.estimate, found.p) == pytest.approx((expected.statistic, expected.pvalue))
         assert found.higher_level == str(high)
 
 
@@ -71,7 +70,8 @@ def test_partial_correlation_is_that_of_the_inverse_correlation_matrix(r_indices
     levels = [covariates['sex'] == 'M', covariates['site'] == 'b', covariates['site'] == 'c']
     ranks = np.array([stats.rankdata(x) for x in columns] + [x.to_numpy(float) for x in levels])
     precision = np.linalg.inv(np.corrcoef(ranks))
-    assert found.r == pytest.approx(-precision[0, 1] / np.sqrt(precision[0, 0] * precision[1, 1]))
+    expected = -precision[0, 1] / np.sqrt(precision[0, 0] * precision[1, 1])
+    assert found.estimate == pytest.approx(expected)
     assert found.adjusted_for == 'age, sex, site'
 
 
@@ -102,7 +102,7 @@ def test_intervals_cover_the_truth_and_errors_are_as_frequent_as_said(slope):
     found = pd.concat(
         associate(*(pd.DataFrame({name: x}) for name, x in zip(names, each)))[0] for each in frames
     )
-    covered = (found['r_low'] < truth) & (truth < found['r_high'])
+    covered = (found['low'] < truth) & (truth < found['high'])
     assert 0.92 < covered.mean() < 0.98
     positives = (found['p'] < 0.05).mean()
     assert positives > 0.99 if slope else 0.03 < positives < 0.07
@@ -121,17 +121,17 @@ def test_what_cannot_be_tested_has_a_reason(r_indices, covariates):
         assert reason in untested['column']
     _, untested = find(r_indices, covariates, months=covariates['age'] * 12)
     assert set(untested.values()) == {'it is determined by the covariates'}
-    assert find(r_indices[:0], column=[])[1] == {'column': 'there are no patients with R-indices'}
+    assert find(r_indices[:0], column=[])[1] == {'column': 'all values are missing'}
     r_indices.loc[r_indices.index[3:], 'r2'] = np.nan
     table, untested = find(r_indices, score=np.arange(40.0))
-    assert table['pattern'].tolist() == ['r1']
+    assert table['index'].tolist() == ['r1']
     assert 'only 3 participants have both' in untested['score and r2']
     untested = find(r_indices.assign(r2=np.nan), score=np.arange(40.0))[1]
-    assert untested == {'score and r2': 'no participant has both'}
+    assert 'only 0 participants have both' in untested['score and r2']
 
 
 def test_false_discoveries_are_controlled_over_the_whole_table(r_indices):
     rng = np.random.default_rng(1)
     table, _ = find(r_indices, **{f'score{k}': rng.normal(size=40) for k in range(6)})
-    np.testing.assert_allclose(table['p_fdr'], multipletests(table['p'], method='fdr_bh')[1])
+    np.testing.assert_allclose(table['p_corrected'], multipletests(table['p'], method='fdr_bh')[1])
     assert len(table) == 12

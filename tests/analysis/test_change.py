@@ -8,12 +8,12 @@ from scipy import stats
 
 from surreal_bids.analysis.change import (
     CHANGE_COLUMNS,
-    COMPARED,
     GROUP_COLUMNS,
     compare_groups_over_time,
     describe_changes,
     follow_visits,
     limit_in_sd,
+    linked_sites,
     noise_of_results,
     sites_of,
 )
@@ -55,9 +55,21 @@ def results(cohort, model):
     return model.apply(cohort)
 
 
+def describe(cohort, results, model, noise=None):
+    """Changes of participants of sites that were not compared."""
+    noise = noise or noise_of_indices(model, cohort)
+    linked = linked_sites(cohort, model, None)
+    return describe_changes(cohort, results, noise, model.preprocessing, linked)
+
+
+def compare(cohort, results):
+    """Change of groups at sites that were not compared."""
+    return compare_groups_over_time(cohort, results, NAMES, pd.Series(None, cohort.visits.index))
+
+
 @pytest.fixture(scope='module')
 def changes(cohort, model, results):
-    return describe_changes(cohort, results, noise_of_indices(model, cohort))
+    return describe(cohort, results, model)
 
 
 def of(changes, participant, start, end):
@@ -118,7 +130,7 @@ def test_limits_hold_for_errors_as_large_as_those_of_people_scanned_twice():
 
 def test_one_visit_of_everyone_is_no_change(cohort, results, model):
     first = cohort.first_visits()
-    assert follow_visits(first, model, results) == (None, None)
+    assert follow_visits(first, model, results) == (None, None, '')
 
 
 @pytest.mark.slow
@@ -145,8 +157,7 @@ def test_other_sites_are_marked_and_not_judged(cohort, results, model, sites, ch
     if sites is not None:
         column = np.tile(np.array(sites, object), 54)
         named = replace(cohort, others=cohort.others.assign(scanner=column))
-    noise = noise_of_indices(model, cohort)
-    found = describe_changes(named, results, noise)
+    found = describe(named, results, model)
     pair = found['from_session'].str[-1] + '-' + found['to_session'].str[-1]
     for name, expected in changed.items():
         own = found[pair == name]
@@ -159,7 +170,7 @@ def test_other_sites_are_marked_and_not_judged(cohort, results, model, sites, ch
 def test_a_site_of_everyone_is_not_known(cohort, results, model, name):
     options = replace(cohort.options, site_column='site')
     unknown = replace(cohort, people=cohort.people.assign(site=name), options=options)
-    found = describe_changes(unknown, results, noise_of_indices(model, cohort))
+    found = describe(unknown, results, model, noise_of_indices(model, cohort))
     assert found['site_changed'].isna().all()
     assert found['reliable'].notna().all()
 
@@ -174,86 +185,71 @@ def test_sites_have_their_names_in_the_dataset(cohort):
 
 def test_groups_that_are_not_known_are_not_compared(cohort, results, model):
     unknown = replace(cohort, visits=cohort.visits.assign(group=None))
-    changes, groups = follow_visits(unknown, model, results)
+    changes, groups, _ = follow_visits(unknown, model, results)
     assert len(changes)
     assert groups['p'].isna().all()
-    assert (groups[['controls', 'patients']] == 0).all(axis=None)
+    assert (groups['n'] == 0).all()
 
 
 def test_an_unharmonized_scanner_that_stays_the_same_does_no_harm(cohort, results, model):
     strange = results.assign(status='unharmonized')
-    found = describe_changes(cohort, strange, noise_of_indices(model, cohort))
+    found = describe(cohort, strange, model)
     assert found['reliable'].notna().all()
 
 
 def test_without_dates_there_is_no_change_per_year(cohort, results, model):
     undated = replace(cohort, visits=cohort.visits.drop(columns=['years', 'order_by']))
-    found = describe_changes(undated, results, noise_of_indices(model, cohort))
+    found = describe(undated, results, model)
     assert set(found['order_by']) == {'name'}
     assert found[['years', 'per_year']].isna().all(axis=None)
     assert found['reliable'].notna().all()
-    groups = compare_groups_over_time(undated, results, NAMES)
+    groups, _ = compare(undated, results)
     assert groups['p'].isna().all()
     assert groups['outcome'].str.contains('two visits of known dates').all()
 
 
 def test_r_indices_of_the_trained_on_are_not_judged(cohort, model):
     trained_on = final_results(cohort, model)
-    found = describe_changes(cohort, trained_on, noise_of_indices(model, cohort))
+    found = describe(cohort, trained_on, model)
     assert found['reliable'].isna().all()
-    groups = compare_groups_over_time(cohort, trained_on, NAMES)
+    groups, _ = compare(cohort, trained_on)
     assert groups['outcome'].str.contains('--folds').all()
 
 
 def test_the_mean_change_of_groups_is_compared(cohort, results):
-    found = compare_groups_over_time(cohort, results, NAMES).set_index('r_index')
-    assert found.reset_index().columns.tolist() == GROUP_COLUMNS
-    assert (found['outcome'] == COMPARED).all()
-    assert (found[['controls', 'patients', 'visits']] == [24, 30, 54 * 3]).all(axis=None)
+    found, excluded = compare(cohort, results)
+    assert (found.columns.tolist(), excluded) == (GROUP_COLUMNS, '')
+    assert (found['outcome'] == 'compared').all()
+    assert found['n'].tolist() == [54, 24, 30] * 2
+    groups = found.set_index(['measure', 'index'])['estimate']
+    found = found[found['measure'] == 'patients minus controls'].set_index('index')
     frame = results[NAMES].assign(years=cohort.visits['years'], who=cohort.visits['participant_id'])
     for name in NAMES:
         slopes = pd.Series(
             {who: np.polyfit(own['years'], own[name], 1)[0] for who, own in frame.groupby('who')}
         )
         well, ill = slopes.iloc[:24], slopes.iloc[24:]
-        assert found.loc[name, 'difference'] == pytest.approx(ill.mean() - well.mean(), rel=0.02)
+        assert found.loc[name, 'estimate'] == pytest.approx(ill.mean() - well.mean(), rel=0.02)
+        assert groups['patients', name] == pytest.approx(ill.mean(), rel=0.02)
         expected = stats.ttest_ind(ill, well, equal_var=False).pvalue
         assert np.log10(found.loc[name, 'p']) == pytest.approx(np.log10(expected), rel=0.05)
     smaller, larger = found['p'].sort_values()
-    assert found['p_holm'].min() == pytest.approx(min(2 * smaller, 1))
-    assert found['p_holm'].max() == pytest.approx(max(larger, min(2 * smaller, 1)))
+    assert found['p_corrected'].min() == pytest.approx(min(2 * smaller, 1))
+    assert found['p_corrected'].max() == pytest.approx(max(larger, min(2 * smaller, 1)))
 
 
-def test_visits_at_another_site_do_not_count_in_groups(cohort, results):
-    column = np.tile(['x', 'x', 'y'], 54)
-    named = replace(cohort, others=cohort.others.assign(scanner=column))
-    found = compare_groups_over_time(named, results, NAMES)
-    assert (found['visits'] == 54 * 2).all()
-    assert (found['visits_elsewhere'] == 54).all()
-    assert (found['visits_without_site'] == 0).all()
-
-
-def test_visits_without_a_site_are_counted(cohort, results):
-    column = np.full(54 * 3, 'x', dtype=object)
-    column[[1, 5, 8]] = None
-    # Of a participant without any site, all visits count.
-    column[9:12] = None
-    named = replace(cohort, others=cohort.others.assign(scanner=column))
-    found = compare_groups_over_time(named, results, NAMES)
-    assert (found['visits'] == 54 * 3 - 3).all()
-    assert (found['visits_without_site'] == 3).all()
-    assert (found['visits_elsewhere'] == 0).all()
-
-
-def test_visits_without_a_time_are_counted(cohort, results):
-    years = cohort.visits['years'].copy()
+def test_visits_at_another_site_or_without_site_or_time_are_excluded(cohort, results):
+    """Of a participant without any site, all visits count."""
+    sites, years = np.full(54 * 3, 'x', dtype=object), cohort.visits['years'].copy()
+    sites[2:30:3], sites[31], sites[33:36] = 'y', None, None
     # One of a participant, and all of another.
-    years.iloc[[1, 3, 4, 5]] = np.nan
-    found = compare_groups_over_time(
-        replace(cohort, visits=cohort.visits.assign(years=years)), results, NAMES
-    )
-    assert (found['visits'] == 54 * 3 - 4).all()
-    assert (found['visits_without_time'] == 4).all()
+    years.iloc[[40, 42, 43, 44]] = np.nan
+    visits = cohort.visits.assign(years=years)
+    named = replace(cohort, others=cohort.others.assign(scanner=sites), visits=visits)
+    found, excluded = compare(named, results)
+    assert found['n'].tolist()[:1] == [53]
+    for words in ('10 at another site', '1 without a site', '4 without a date'):
+        assert words in excluded
 
 
 @pytest.mark.slow
@@ -269,14 +265,14 @@ def test_noise_of_the_held_out_is_of_the_model_of_their_fold(cohort, model):
         assert each.notna().all(axis=None)
         expected = of_fold.rename(columns=fitted.names[fold])[NAMES]
         pd.testing.assert_frame_equal(each.loc[own.visits.index], expected)
-    shown = describe_changes(cohort, fitted.results, noise)
+    shown = describe(cohort, fitted.results, model, noise)
     assert shown['reliable'].notna().all()
     assert fitted.results[HELD_OUT].all()
 
 
 def test_a_change_between_scans_of_one_day_has_no_change_per_year(cohort, model, results):
     same_day = replace(cohort, visits=cohort.visits.assign(years=cohort.visits['years'] / 1e5))
-    found = describe_changes(same_day, results, noise_of_indices(model, cohort))
+    found = describe(same_day, results, model)
     assert found['per_year'].isna().all()
     assert found['change'].notna().all()
 
@@ -286,7 +282,7 @@ def test_a_volume_that_was_filled_in_is_no_change(cohort, model, results):
     features = cohort.features.copy()
     features.loc[visit, region] = np.nan
     noise = noise_of_indices(model, cohort)
-    found = describe_changes(replace(cohort, features=features), results, noise)
+    found = describe(replace(cohort, features=features), results, model, noise)
     rows = of(found, 'sub-0001', 'ses-c', 'ses-b')
     assert rows['reliable'].isna().all()
     assert of(found, 'sub-0001', 'ses-c', 'ses-a')['reliable'].notna().all()

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from surreal_bids.analysis.image_quality import (
+    BAD,
     FEWEST_IMAGES,
-    METRICS,
     OUTLIERS,
     OUTLYING,
     outlier_scores,
@@ -27,8 +27,8 @@ def cohort(tmp_path_factory):
 
 
 def metrics(n=200, seed=0):
-    values = np.random.default_rng(seed).normal(10, 1, (n, len(METRICS)))
-    return pd.DataFrame(values, columns=list(METRICS))
+    values = np.random.default_rng(seed).normal(10, 1, (n, len(BAD)))
+    return pd.DataFrame(values, columns=list(BAD))
 
 
 def one_scanner(table):
@@ -57,7 +57,7 @@ def test_bad_values_are_outliers_and_good_ones_are_not(name, value):
     assert bad.loc[3, name]
     table.loc[3, name] = 20 - value
     good = outlier_scores(table, one_scanner(table)).loc[3, name] > OUTLYING
-    assert good == (METRICS[name].bad == 0)
+    assert good == (BAD[name] == 0)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Voxelwise maps beside nilearn and statsmodels; maps of z-scores; what is reused between runs."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import nibabel as nib
@@ -19,16 +20,17 @@ from surreal_bids.analysis.maps import (
     LEAST_CONTROLS,
     MapOptions,
     MappedCohort,
-    in_16_bits,
     make_contrasts,
     map_tissue,
     mean_mask,
     read_voxels,
     to_image,
-    write_maps,
 )
+from surreal_bids.bids.outputs import visit_output
 from surreal_bids.exceptions import DataError
 from surreal_bids.files import write_image
+from surreal_bids.stats import linear
+from surreal_bids.templates import TEMPLATE_SPACE
 from tests.analysis.group_study import read_study
 from tests.cohort.study import make_study
 from tests.reports.studies import make_cohort
@@ -53,10 +55,23 @@ def files(found, tmp_path_factory):
     images = (3 + smooth_fields(rng, 32)).astype(np.float32)
     images[:, 2, 3, 4:] -= 2 * found.cohort.is_patient.to_numpy(np.float32)[:, None]
     images[:, 0], images[:, 3, 3, 3] = 0, 2
-    return {
-        name: write_image(folder / f'{name}.nii.gz', nib.Nifti1Image(each, AFFINE))
-        for name, each in zip(found.cohort.visits.index, images)
-    }
+    return write_ravens(folder, found.cohort, images)
+
+
+def write_ravens(folder, cohort, images):
+    """Files of maps, by visit."""
+    files = {}
+    for (visit, row), image in zip(cohort.visits.iterrows(), images.astype(np.float32)):
+        who = row['participant_id'], row.get('session_id')
+        files[visit] = visit_output(folder, 'ravens', *who, tissue='GM')
+        write_image(files[visit], nib.Nifti1Image(image, AFFINE))
+    return files
+
+
+@pytest.fixture
+def root(files):
+    """The output folder."""
+    return next(iter(files.values())).parents[2]
 
 
 def values_of(files):
@@ -74,20 +89,21 @@ def design_of(found, name):
 
 
 @pytest.mark.parametrize('name', ['patients', 'r1slope'])
-def test_effect_and_t_are_those_of_statsmodels(found, files, tmp_path, monkeypatch, name):
-    monkeypatch.setattr(maps, 'VOXELS_AT_ONCE', 50)
-    folder, skipped = map_tissue(found, files, tmp_path, MapOptions())
-    assert skipped == {}
+def test_effect_and_t_are_those_of_statsmodels(found, root, files, tmp_path, monkeypatch, name):
+    monkeypatch.setattr(linear, 'VALUES_AT_ONCE', 50)
+    written = map_tissue(found, root, tmp_path, MapOptions('GM'))
+    assert written.skipped == {}
     rows, design = design_of(found, name)
     inside = mean_mask(list(files.values())).get_fdata() > 0
     values = values_of(files)[rows][:, inside]
     fitted = [sm.OLS(y, design).fit() if np.ptp(y) else None for y in values.T]
     for statistic, attribute in (('t', 'tvalues'), ('effect', 'params')):
-        image = nib.load(folder / f'{name}_{statistic}.nii.gz').get_fdata()
+        (path,) = root.rglob(f'*{name}*stat-{statistic}_*.nii.gz')
+        image = nib.load(path).get_fdata()
         expected = [0 if each is None else getattr(each, attribute)[0] for each in fitted]
         np.testing.assert_allclose(image[inside], expected, rtol=1e-5, atol=1e-6)
         assert not image[~inside].any()
-    summary = pd.read_csv(folder / 'summary.tsv', sep='\t').set_index('contrast').loc[name]
+    summary = written.summary.set_index('contrast').loc[name]
     tested = [each for each in fitted if each is not None]
     assert summary['degrees_of_freedom'] == tested[0].df_resid
     assert summary['voxels'] == len(tested) == inside.sum() - 1
@@ -99,8 +115,8 @@ def test_effect_and_t_are_those_of_statsmodels(found, files, tmp_path, monkeypat
         assert summary['t_at_fdr_0.05'] == pytest.approx(threshold, rel=1e-5)
 
 
-def test_family_wise_p_are_those_of_nilearn_and_t_too(found, files, tmp_path):
-    folder, _ = map_tissue(found, files, tmp_path, MapOptions(permutations=99, random_seed=3))
+def test_family_wise_p_are_those_of_nilearn_and_t_too(found, root, files, tmp_path):
+    map_tissue(found, root, tmp_path, MapOptions('GM', permutations=99, random_seed=3))
     rows, design = design_of(found, 'patients')
     inside = mean_mask(list(files.values())).get_fdata() > 0
     values = values_of(files)[rows][:, inside]
@@ -108,10 +124,11 @@ def test_family_wise_p_are_those_of_nilearn_and_t_too(found, files, tmp_path):
     tested, others = design[:, :1], design[:, 2:]
     expected = permuted_ols(tested, values[:, varies], others, n_perm=99, random_state=3)
     for statistic, key in (('t', 't'), ('logp', 'logp_max_t')):
-        image = nib.load(folder / f'patients_{statistic}.nii.gz').get_fdata()[inside]
+        (path,) = root.rglob(f'*patients*stat-{statistic}_*.nii.gz')
+        image = nib.load(path).get_fdata()[inside]
         np.testing.assert_allclose(image[varies], expected[key][0], rtol=1e-4, atol=1e-6)
         assert not image[~varies].any()
-    assert not (tmp_path / 'r1slope_logp.nii.gz').exists()
+    assert not list(root.rglob('*r1slope*stat-logp*'))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +141,7 @@ def test_small_groups_are_skipped_with_the_reason(n_controls, n_patients, skippe
     )
     contrasts, reasons = make_contrasts(indices, ~is_control, covariates)
     assert list(reasons) == skipped
-    assert all('at least 5 are needed' in reason for reason in reasons.values())
+    assert all('at least 5 of each group' in reason for reason in reasons.values())
     assert [each.is_test for each in contrasts] == [each.name == 'patients' for each in contrasts]
 
 
@@ -171,24 +188,18 @@ def test_other_grids_and_damaged_files_are_named(found, files, tmp_path):
         mean_mask([*paths, bad])
 
 
-def images_of(folder):
-    return {path.name: path.stat().st_mtime_ns for path in folder.rglob('*.nii.gz')}
+def test_maps_of_the_same_images_contrasts_and_options_are_reused(found, root, files, tmp_path):
+    def run(found, **options):
+        map_tissue(found, root, tmp_path, MapOptions('GM', **options))
+        return {path.name: path.stat().st_mtime_ns for path in tmp_path.rglob('*.nii.gz')}
 
-
-def test_maps_of_the_same_images_contrasts_and_options_are_reused(found, files, tmp_path):
-    map_tissue(found, files, tmp_path, MapOptions(permutations=9))
-    before = images_of(tmp_path)
-    map_tissue(found, files, tmp_path, MapOptions(permutations=9))
-    assert images_of(tmp_path) == before
-    assert {'patients_t.nii.gz', 'patients_logp.nii.gz'} < set(before)
-    kept = map_tissue(found, files, tmp_path, MapOptions(smoothing=2.0))
-    written = write_maps(tmp_path / 'out', kept, 'GM')
-    assert written.images['patients'].is_file()
-    assert not list(tmp_path.rglob('*logp*'))
-    before = images_of(kept[0])
+    before = run(found, permutations=9)
+    assert run(found, permutations=9) == before
+    assert any('stat-logp' in name for name in before)
+    smooth = run(found, smoothing=2.0)
+    assert not any('stat-logp' in name for name in smooth)
     other = Analysis(cohort=found.cohort, model=found.model, results=found.results / 2)
-    map_tissue(other, files, tmp_path, MapOptions(smoothing=2.0))
-    assert images_of(tmp_path) != before
+    assert run(other, smoothing=2.0) != smooth
 
 
 @pytest.fixture(scope='module')
@@ -198,21 +209,17 @@ def mapped(tmp_path_factory):
     cohort = read_study(folder, make_study(40, 20), sessions=True)
     images = 3 + 0.3 * smooth_fields(np.random.default_rng(0), len(cohort))
     images[:, 0] = 0
-    files = {}
-    for visit, image in zip(cohort.visits.index, images):
-        files[visit] = folder / f'{visit}.nii.gz'
-        nib.Nifti1Image(image.astype(np.float32), AFFINE).to_filename(files[visit])
-    return cohort, files
+    write_ravens(folder, cohort, images)
+    return cohort, folder
 
 
 def test_maps_of_visits_are_written(mapped, tmp_path):
-    cohort, files = mapped
-    study = MappedCohort.read(cohort, files, 'GM')
+    cohort, root = mapped
     chosen = list(cohort.visits.index[[0, 1, 90]])
-    study.write(tmp_path, chosen, 2.0, 1)
+    replace(MappedCohort.read(root, cohort, 'GM'), root=tmp_path).write(chosen, 2.0, 1)
     paths = sorted(tmp_path.rglob('*.nii.gz'))
     assert [path.name for path in paths] == [
-        f'{visit}_space-MNI152NLin2009cAsym_label-GM_stat-z_statmap.nii.gz' for visit in chosen
+        f'{visit}_space-{TEMPLATE_SPACE}_label-GM_stat-z_statmap.nii.gz' for visit in chosen
     ]
     image = nib.load(paths[0])
     assert image.get_data_dtype() == np.int16
@@ -226,8 +233,9 @@ def test_maps_of_visits_are_written(mapped, tmp_path):
 
 
 def test_one_in_twenty_voxels_of_healthy_visits_is_beyond_1_96(mapped, tmp_path):
-    cohort, files = mapped
-    MappedCohort.read(cohort, files, 'GM').write(tmp_path, cohort.visits.index, 0.0, 1)
+    cohort, root = mapped
+    study = replace(MappedCohort.read(root, cohort, 'GM'), root=tmp_path)
+    study.write(cohort.visits.index, 0.0, 1)
     paths = sorted(tmp_path.rglob('*.nii.gz'))
     assert len(paths) == len(cohort)
     maps = np.array([nib.load(path).get_fdata() for path in paths])
@@ -238,13 +246,7 @@ def test_one_in_twenty_voxels_of_healthy_visits_is_beyond_1_96(mapped, tmp_path)
 
 
 def test_few_controls_are_refused(mapped):
-    cohort, files = mapped
+    cohort, root = mapped
     some = cohort.select(cohort.is_patient | (np.arange(len(cohort)) < 2 * LEAST_CONTROLS - 2))
     with pytest.raises(DataError, match=r'--deviation-maps: 19 controls .* at least 20 controls'):
-        MappedCohort.read(some, files, 'GM')
-
-
-def test_z_scores_are_stored_in_steps_and_zero_stays_zero(tmp_path):
-    z = np.array([[[0, -1.23449, 31.9999]]], np.float32)
-    path = write_image(tmp_path / 'z.nii.gz', in_16_bits(nib.Nifti1Image(z, AFFINE)))
-    np.testing.assert_allclose(nib.load(path).get_fdata().ravel(), [0, -1.23, 32], atol=1e-6)
+        MappedCohort.read(root, some, 'GM')

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surreal_bids.analysis.change import compare_groups_over_time, describe_changes, is_linked
+from surreal_bids.analysis.change import compare_groups_over_time, describe_changes, linked_sites
 from surreal_bids.cohort.cohort import read_cohort
 from surreal_bids.config import CohortOptions
 from surreal_bids.names import column_of
@@ -79,12 +79,17 @@ def test_the_bias_of_a_scanner_change_falls_by_four_fifths(tmp_path, later_only)
 def test_a_change_of_sites_is_judged_with_more_noise(tmp_path):
     cohort = read(make_visits()[0], tmp_path)
     rindices = pd.DataFrame({'r1': 0.5}, cohort.visits.index)
-    given = cohort, rindices, Noise(rindices, rindices + 10)
-    changes = describe_changes(*given, prepare(cohort).preprocessing)
+    linking, other = prepare(cohort).preprocessing, of_first_visits(cohort)
+    model, unlinked = (SimpleNamespace(preprocessing=steps) for steps in (linking, other))
+    given = cohort, rindices, Noise(rindices, rindices + 10), linking
+    changes = describe_changes(*given, linked_sites(cohort, model, None))
     noise = changes.groupby('site_changed')['noise'].mean()
     assert noise['true'] > noise['false']
-    unjudged = describe_changes(*given)
-    assert unjudged.loc[unjudged['site_changed'] == 'true', 'reliable'].isna().all()
+    assert changes['reliable'].notna().all()
+    # Without one fold, too few change scanners, and sites are learned from first visits.
+    fitted = SimpleNamespace(models={1: model, 2: unlinked})
+    unjudged = describe_changes(*given, linked_sites(cohort, model, fitted))
+    assert (unjudged['reliable'].isna() == (unjudged['site_changed'] == 'true')).all()
 
 
 @pytest.mark.parametrize(
@@ -110,31 +115,12 @@ def test_groups_are_compared_across_sites_that_are_linked(tmp_path):
     cohort = read(make_visits()[0], tmp_path)
     results = pd.DataFrame({'r1': np.random.default_rng(0).uniform(size=len(cohort))})
     results = results.set_index(cohort.visits.index)
-    linked = pd.Series(True, cohort.visits.index)
-    alone = compare_groups_over_time(cohort, results, ['r1']).iloc[0]
-    together = compare_groups_over_time(cohort, results, ['r1'], linked).iloc[0]
-    assert (together['visits'], together['visits_elsewhere']) == (len(cohort), 0)
-    assert alone['visits'] < together['visits']
-
-
-def test_the_model_of_a_fold_decides_whether_sites_are_linked(tmp_path):
-    # Without the second fold, too few change scanners, and sites are learned from first visits.
-    cohort = read(make_visits()[0], tmp_path)
-    linking, other = prepare(cohort).preprocessing, of_first_visits(cohort)
-    model, unlinked = (SimpleNamespace(preprocessing=steps) for steps in (linking, other))
-    fold = 1 + pd.Series(np.arange(len(cohort)) // 4 % 2, cohort.visits.index)
-    fitted = SimpleNamespace(models={1: model, 2: unlinked}, folds=SimpleNamespace(number=fold))
-    linked = is_linked(cohort, model, fitted)
-    pd.testing.assert_series_equal(linked, fold == 1, check_names=False)
-    rindices = pd.DataFrame({'r1': 0.5}, cohort.visits.index)
-    noise = Noise(rindices, rindices + 10)
-    changes = describe_changes(cohort, rindices, noise, linking, linked)
-    moved = changes[changes['site_changed'] == 'true']
-    fold_of = fold.groupby(cohort.visits['participant_id']).first()
-    judged = moved['participant_id'].map(fold_of) == 1
-    assert set(judged) == {True, False}
-    assert (moved['reliable'].notna() == judged).all()
-    assert changes.loc[changes['site_changed'] == 'false', 'reliable'].notna().all()
+    linked, alone = (pd.Series(site, cohort.visits.index) for site in ('any', None))
+    together, excluded = compare_groups_over_time(cohort, results, ['r1'], linked)
+    assert (together['n'].tolist(), excluded) == ([76, 60, 16], '')
+    apart, excluded = compare_groups_over_time(cohort, results, ['r1'], alone)
+    assert (apart['n'] < together['n']).all()
+    assert 'at another site than the first visit' in excluded
 
 
 @pytest.mark.parametrize('elsewhere', [0, 1])

@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from statsmodels.stats.multitest import multipletests
 
 from surreal_bids.analysis.engine import Analysis
 from surreal_bids.analysis.statistics import (
@@ -34,9 +35,9 @@ def test_each_r_index_and_their_sum_have_an_area(tmp_path):
     r = indices(cohort)
     r.iloc[0] = np.nan
     table = separate(cohort, r).set_index('index')
-    assert table['auc'].to_dict() == {SUM_OF_INDICES: 1.0, 'r1': 1.0, 'r2': 0.5}
-    assert (table[['controls', 'patients']] == [29, 41]).all(axis=None)
-    assert (table['low'] < table['auc']).all()
+    assert table['estimate'].to_dict() == {SUM_OF_INDICES: 1.0, 'r1': 1.0, 'r2': 0.5}
+    assert (table['n'] == 29 + 41).all()
+    assert (table['low'] < table['estimate']).all()
     assert list(separate(cohort, r[['r1']])['index']) == ['r1']
     assert separate(cohort, r[[]]).empty
     assert separate(cohort.select(cohort.is_patient), r).empty
@@ -77,14 +78,18 @@ def test_groups_that_differ_are_reported_without_folds_too(tmp_path, adapted, mo
 
 
 def test_matched_groups_are_seldom_said_to_differ(tmp_path):
-    """Four covariates: 19 % of such studies would be without a correction."""
+    """Four covariates: 19 % of such studies would be without a correction (Holm)."""
     cohort = read(tmp_path, make_study(20, 20))
-    rng, warned = np.random.default_rng(0), 0
-    for _ in range(40):
-        people = cohort.people.assign(age=rng.normal(size=40), icv=rng.normal(size=40))
-        people = people.assign(sex=rng.permutation(40) % 2, site=rng.normal(size=40))
-        warned += bool(warn_of_differences(compare_groups(replace(cohort, people=people))))
-    assert warned / 40 < 0.1
+    rng = np.random.default_rng(0)
+    for older, is_warned in ((2.2, False), (4.0, True)):
+        age = stats.zscore(rng.normal(size=20))
+        people = cohort.people.assign(age=[*age, *age + older / np.sqrt(10)])
+        people = people.assign(icv=[*age, *age], sex=np.arange(40) % 2, site=[*age, *age])
+        table = compare_groups(replace(cohort, people=people))
+        expected = multipletests(table['p'], method='holm')[1]
+        np.testing.assert_allclose(table['p_corrected'], expected)
+        assert (table['p'] < 0.05).sum() == 1
+        assert bool(warn_of_differences(table)) == is_warned
 
 
 def test_groups_that_differ_in_age_sex_or_site_are_told(tmp_path):
@@ -93,7 +98,7 @@ def test_groups_that_differ_in_age_sex_or_site_are_told(tmp_path):
     study.people['age'] += 12 * patient
     study.people['sex'] = np.where(patient & (np.arange(120) % 4 > 0), 'M', 'F')
     cohort = read(tmp_path, study)
-    table = compare_groups(cohort).set_index('covariate')
+    table = compare_groups(cohort).set_index('measure')
     age = table.loc['age']
     groups = [study.people.loc[chosen, 'age'] for chosen in (patient, ~patient)]
     assert age['p'] == pytest.approx(stats.ttest_ind(*groups, equal_var=False).pvalue)
@@ -103,7 +108,7 @@ def test_groups_that_differ_in_age_sex_or_site_are_told(tmp_path):
     assert table.loc['site', 'p'] > 0.01
     assert table.loc['icv', 'test'] == 'Welch t'
     in_mm3 = replace(cohort, people=cohort.people.assign(icv=1000 * cohort.people['icv']))
-    shown = compare_groups(in_mm3).set_index('covariate').loc['icv']
+    shown = compare_groups(in_mm3).set_index('measure').loc['icv']
     assert shown['controls'] == f'{table.loc["icv", "controls"].replace("1", "1,", 1)} ml'
     assert re.fullmatch(r'icv of patients is \d+ ml (higher|lower)', shown['in_words'])
 
@@ -111,7 +116,7 @@ def test_groups_that_differ_in_age_sex_or_site_are_told(tmp_path):
 def test_sites_with_other_shares_of_patients_are_told(tmp_path):
     study = make_study(60, 90, n_sites=3)
     study.people.loc[study.people.index[-50:], 'site'] = 'site1'
-    row = compare_groups(read(tmp_path, study)).set_index('covariate').loc['site']
+    row = compare_groups(read(tmp_path, study)).set_index('measure').loc['site']
     assert row['test'] == 'chi-squared'
     assert row['p'] < 1e-3
     assert row['in_words'].startswith('site is site1 in')
@@ -121,7 +126,7 @@ def test_groups_are_compared_in_age_though_nothing_was_done_about_it(tmp_path):
     study = make_study(60, 60)
     study.people['age'] += 12 * study.is_patient
     cohort = Cohort.read(*study.write(tmp_path), covariates=('sex',), icv='none')
-    table = compare_groups(cohort).set_index('covariate')
+    table = compare_groups(cohort).set_index('measure')
     assert list(table.index) == ['sex', 'site', 'age', 'icv']
     assert table.loc['age', 'test'] == 'Welch t'
     assert table.loc['age', 'p'] < 1e-6

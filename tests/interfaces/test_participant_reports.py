@@ -2,7 +2,6 @@
 
 import pytest
 
-from surreal_bids.analysis.engine import OF_CENTILES
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.exceptions import DataError, OutputError
 from surreal_bids.files import write_json, write_tsv
@@ -18,18 +17,17 @@ def step(tmp_path):
     """The step, for three participants whose tables are among the outputs."""
     root = tmp_path / 'out'
     tables = make_tables(root)
-    for name in ('results', 'contributions', 'changes'):
-        table = getattr(tables, name).drop(columns=OF_CENTILES, errors='ignore')
+    for name in ('contributions', 'changes'):
+        table = getattr(tables, name)
         booleans = {column: str for column in table if table[column].dtype == bool}
         words = table.astype(booleans).replace({'True': 'true', 'False': 'false'})
-        write_tsv(output_path(root, 'rindices' if name == 'results' else name), words)
-    of_each = tables.deviations.join(tables.results[OF_CENTILES])
-    write_tsv(tmp_path / 'deviations.tsv', of_each)
+        write_tsv(output_path(root, name), words)
+    write_tsv(tmp_path / 'individuals.tsv', tables.results)
     write_json(tmp_path / 'card.json', CARD)
     return WriteIndividuals(
         output_dir=str(root),
         participants=['sub-01', 'sub-02', 'sub-03'],
-        deviations_file=str(tmp_path / 'deviations.tsv'),
+        individuals_file=str(tmp_path / 'individuals.tsv'),
         model_card=str(tmp_path / 'card.json'),
         failures_dir=str(tmp_path / 'failures'),
     )

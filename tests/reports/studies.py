@@ -8,9 +8,9 @@ import pandas as pd
 
 from surreal_bids.analysis.engine import flag_words
 from surreal_bids.analysis.image_quality import ImageQuality
-from surreal_bids.analysis.individuals import GroupTables, find_reference
 from surreal_bids.analysis.maps import VoxelMaps
-from surreal_bids.analysis.statistics import ASSOCIATION_COLUMNS, compare_groups
+from surreal_bids.analysis.outputs import GroupTables, find_reference
+from surreal_bids.analysis.statistics import STATISTICS_COLUMNS, compare_groups
 from surreal_bids.cautions import MODEL, Caution
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.requirements import PreprocessingOptions
@@ -122,10 +122,10 @@ def make_found(kind, folder, sizes=(N_CN, N_PT)) -> SimpleNamespace:
         }
     )
     associations = pd.DataFrame(
-        [(name, 'r1', None, 'age, sex, site', 18, 0.41, 0.1, 0.7, 0.04, 0.08)],
-        columns=list(ASSOCIATION_COLUMNS),
+        [('r1', name, 0.41, 0.1, 0.7, 0.04, 0.08, 18, None, 'age, sex, site')],
+        columns=[*STATISTICS_COLUMNS[1:], 'higher_level', 'adjusted_for'],
     )
-    change = pd.DataFrame({'r_index': ['r1'], 'difference': [0.031], 'p': [0.02], 'p_holm': [0.02]})
+    change = {'index': ['r1'], 'estimate': [0.031], 'p': [0.02], 'p_corrected': [0.02]}
     caution = Caution(f'Few controls ({name})', 'Numbers are uncertain', 'Add controls', MODEL)
     return SimpleNamespace(
         cohort=cohort,
@@ -142,13 +142,13 @@ def make_found(kind, folder, sizes=(N_CN, N_PT)) -> SimpleNamespace:
         patterns=patterns,
         associations=associations if full else associations.iloc[:0],
         untested={'ptid': 'an id'} if full else {},
-        separation=pd.DataFrame({'index': ['r1'], 'controls': [N_CN], 'auc': [0.8123]}),
+        separation=pd.DataFrame({'index': ['r1'], 'measure': ['AUC'], 'estimate': [0.8123]}),
         differences=compare_groups(cohort),
-        group_change=change if full else None,
+        group_change=pd.DataFrame(change) if full else None,
+        excluded_visits='',
         sites=pd.DataFrame({'site': [f'{name} 1'], 'participants': [42]}),
         quality=None,
         images=None,
-        not_assessed='there is only one site, or no column of sites',
         cautions=[caution] if full else [],
         model=SimpleNamespace(state=lambda: ({}, CARD), notes={}),
     )
@@ -216,10 +216,10 @@ def make_tables(root, kind='full', **changes) -> GroupTables:
         results[f'{name}_centile'] = 96.0
     results = results.assign(centile_of='all', centile_controls=34, status='complete')
     results = results.assign(flags=None, held_out=True)
+    results = results.assign(order_by='date', years=[0.0, 2.0, *[0.0] * 40], age=71.3412)
+    results = results.assign(sex='F', site=HOSTILE if kind == 'hostile' else 'A')
+    results[list(REGIONS)] = rng.normal(size=(42, 4)).round(2)
     identity = results[['participant_id', 'session_id']]
-    deviations = identity.assign(order_by='date', years=[0.0, 2.0, *[0.0] * 40], age=71.3412)
-    deviations = deviations.assign(sex='F', site=HOSTILE if kind == 'hostile' else 'A')
-    deviations[list(REGIONS)] = rng.normal(size=(42, 4)).round(2)
     parts = identity.assign(r_index='r1', baseline=0.1)
     parts = pd.concat([parts, parts.assign(r_index='r2')], ignore_index=True)
     parts[list(REGIONS)] = rng.normal(0, 0.1, (84, 4)).round(3)
@@ -236,4 +236,4 @@ def make_tables(root, kind='full', **changes) -> GroupTables:
         made = {**changes}
         results = results.drop(columns=['r1_centile', 'r2_centile', 'r1_low', 'r2_low'])
     known = find_reference(results, CARD, None)
-    return GroupTables(root, results, deviations, CARD, **({'reference': known} | made))
+    return GroupTables(root, results, CARD, **({'reference': known} | made))

@@ -10,7 +10,7 @@ import pytest
 
 from surreal_bids import __version__
 from surreal_bids.analysis.engine import flag_words
-from surreal_bids.analysis.individuals import Reference
+from surreal_bids.analysis.outputs import Reference
 from surreal_bids.cautions import Caution
 from surreal_bids.exceptions import DataError
 from surreal_bids.imaging.quality import LEAST_OVERLAP

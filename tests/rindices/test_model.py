@@ -68,12 +68,9 @@ def test_a_saved_model_gives_the_same_numbers(study, fitted, saved):
 
 def test_columns_of_the_results(fitted):
     assert fitted[1].columns.tolist() == [
-        *('r1', 'r2', 'r1_member_spread', 'r2_member_spread'),
-        *('brain_in_range', 'covariates_out_of_range', 'status'),
+        *('r1', 'r2', 'brain_in_range', 'covariates_out_of_range', 'status'),
     ]
-    assert np.isfinite(fitted[1][['r1', 'r2', 'r1_member_spread', 'r2_member_spread']]).all(
-        axis=None
-    )
+    assert np.isfinite(fitted[1][['r1', 'r2']]).all(axis=None)
 
 
 @pytest.mark.parametrize('n_people', [1, 2, 20])
@@ -83,8 +80,7 @@ def test_neither_order_nor_company_matters(study, fitted, saved, n_people):
     columns = rng.permutation(len(REGIONS))
     some = saved.compute(study.features.iloc[rows, columns], study.people.iloc[rows])
     expected = fitted[1].iloc[rows]
-    indices = ['r1', 'r2', 'r1_member_spread', 'r2_member_spread']
-    assert np.abs(some[indices] - expected[indices]).max(axis=None) < 1e-6
+    assert np.abs(some[['r1', 'r2']] - expected[['r1', 'r2']]).max(axis=None) < 1e-6
     assert some['status'].equals(expected['status'])
 
 
@@ -132,13 +128,6 @@ def test_everyone_outside_hints_at_units(study, saved, caplog):
     results = saved.compute(study.features * 1000, study.people)
     assert 'outside the training population' in summarise_results(results, pd.DataFrame())
     assert 'units' in caplog.text
-
-
-@pytest.mark.parametrize('repetitions', [1, 2])
-def test_a_spread_needs_two_members(study, repetitions):
-    _, results = fit(study, PreprocessingOptions(), repetitions=repetitions)
-    assert ('r1_member_spread' in results) == (repetitions > 1)
-    assert results.notna().all(axis=None)
 
 
 def test_the_card_tells_everything_in_plain_json(fitted, study):
