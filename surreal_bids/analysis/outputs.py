@@ -26,14 +26,7 @@ from surreal_bids.cohort.volumes import ICV
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.imaging.quality import NORM_PEOPLE
-from surreal_bids.names import (
-    CONTROL,
-    GROUP_NAMES,
-    PARTICIPANT,
-    PATIENT,
-    SESSION,
-    without_prefix,
-)
+from surreal_bids.names import CONTROL, GROUP_NAMES, PARTICIPANT, PATIENT, SESSION, without_prefix
 from surreal_bids.regions import Feature, readable_name, recognise, region_names
 from surreal_bids.rindices.crossfit import HELD_OUT
 from surreal_bids.rindices.measurement_noise import describe_noise

@@ -53,15 +53,8 @@ from surreal_bids.reports.card import (
 )
 from surreal_bids.reports.flags import warn_of_flags
 from surreal_bids.reports.methods import Methods
-from surreal_bids.reports.mosaics import (
-    CHANGE as CHANGE_COLOURS,
-)
-from surreal_bids.reports.mosaics import (
-    Background,
-    RegionPainter,
-    Scale,
-    StatisticalMap,
-)
+from surreal_bids.reports.mosaics import CHANGE as CHANGE_COLOURS
+from surreal_bids.reports.mosaics import Background, RegionPainter, Scale, StatisticalMap
 from surreal_bids.reports.pages import TABLES, link_to, render, slug, write_page
 from surreal_bids.text import counted, list_briefly
 

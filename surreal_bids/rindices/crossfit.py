@@ -26,11 +26,7 @@ from surreal_bids.harmonization.quality import without_warnings
 from surreal_bids.model.agreement import Selection, warn_of_agreement
 from surreal_bids.model.estimator import SurrealGAN
 from surreal_bids.model.networks import MIN_PEOPLE, hyperparameters
-from surreal_bids.model.number import (
-    least_stability,
-    stored_number,
-    warn_of_chance,
-)
+from surreal_bids.model.number import least_stability, stored_number, warn_of_chance
 from surreal_bids.names import SINGULAR
 from surreal_bids.parallel import in_workers
 from surreal_bids.progress import report, stage

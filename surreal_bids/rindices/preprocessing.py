@@ -18,12 +18,7 @@ from scipy.linalg import orth
 
 from surreal_bids.cohort.requirements import Codes, PreprocessingOptions, Requirements
 from surreal_bids.exceptions import DataError
-from surreal_bids.harmonization.combat import (
-    UNHARMONIZED,
-    ComBat,
-    UnseenSite,
-    UnseenSiteError,
-)
+from surreal_bids.harmonization.combat import UNHARMONIZED, ComBat, UnseenSite, UnseenSiteError
 from surreal_bids.harmonization.covariates import (
     ICV,
     LOG_ICV,
