@@ -120,7 +120,7 @@ class Table:
         """Keep these rows, in this order."""
         if list(names) == list(self.text.index):
             return self
-        rows = self.text.index.get_indexer(list(names))
+        rows = self.text.index.get_indexer(pd.Index(list(names)))
         known = {name: values[rows] for name, values in self.known.items()}
         return Table(self.source, self.text.iloc[rows], joined=self.joined, known=known)
 
@@ -271,9 +271,8 @@ def read_table(path: Path) -> Table:
         values = None if has_blanks else _plain_numbers(column)
         if values is not None:
             columns[name], known[name] = column, values
-            continue
-        cells = [None if c.lower() in MISSING_CELLS else c for c in map(str.strip, column)]
-        columns[name] = cells if separator == ',' else _with_points(path, name, cells)
+        else:
+            columns[name] = _cells(path, name, column, separator)
     lines = pd.DataFrame(columns, [f'line {n}' for n in rows], dtype=object)
     return Table(path, lines, known=known)
 
@@ -333,10 +332,11 @@ def _check_shape(path: Path, header: list[str], rows: dict[int, list[str]]) -> N
             raise DataError(f'{path}: line {line} {same if row == header else what}')
 
 
-def _with_points(path: Path, name: str, cells: list[str | None]) -> list[str | None]:
-    """Write decimal points in place of decimal commas."""
+def _cells(path: Path, name: str, column: Iterable[str], separator: str) -> list[str | None]:
+    """Mark missing cells, and write decimal points in place of decimal commas."""
+    cells = [None if c.lower() in MISSING_CELLS else c for c in map(str.strip, column)]
     known = [cell for cell in cells if cell is not None]
-    with_comma = [cell for cell in known if ',' in cell]
+    with_comma = [cell for cell in known if separator != ',' and ',' in cell]
     if not with_comma or not all(map(_COMMA.fullmatch, known)):
         return cells
     if len(with_comma) < len(known) and all(map(_THOUSANDS.fullmatch, with_comma)):

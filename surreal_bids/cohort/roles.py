@@ -139,10 +139,9 @@ def choose_features(volumes: Table, used: Collection[str], alone: bool = False) 
         and regions of other atlases have to be listed (`--features`).
     """
     columns = [c for c in volumes.columns if c not in used and not means(c, *NAMES)]
-    unused = {c: 'row number' for c in columns if _counts_rows(volumes.text[c])}
     numbered = _is_numbered_otherwise(columns)
-    totals = {c for c in columns if is_total(c) and not (numbered and c.isdecimal())}
-    numeric = [c for c in columns if c not in {*unused, *totals} and _is_numeric(volumes, c)]
+    unused = _no_regions(volumes, columns, numbered)
+    numeric = [c for c in columns if c not in unused and _is_numeric(volumes, c)]
     with prefix_errors(volumes.source):
         known = _atlas_regions(numeric, HALF_MATCH if alone else MOST_MATCH, numbered)
     if not known and (alone or not numeric):
@@ -157,9 +156,16 @@ def choose_features(volumes: Table, used: Collection[str], alone: bool = False) 
     foreign = [n for n in rest if n not in fluid and (not alone or side_of(n) != NONE)]
     unusable = _unusable(pd.DataFrame({name: volumes.values(name) for name in regions}))
     lost = dict.fromkeys(foreign, 'no region of the atlas') | unusable
-    unused |= dict.fromkeys(sorted(totals), 'sum of regions or fluid') | fluid | lost
+    unused |= fluid | lost
     kept = [name for name in regions if name not in unusable]
     return Features(column_features(kept), unused, (*_dropped(lost), *_twice(kept)))
+
+
+def _no_regions(volumes: Table, columns: Iterable[str], numbered: bool) -> dict[str, str]:
+    """Return the columns that are no regions, by their name or since they count rows."""
+    found = {c: 'row number' for c in columns if _counts_rows(volumes.text[c])}
+    totals = [c for c in columns if is_total(c) and not (numbered and c.isdecimal())]
+    return found | dict.fromkeys(sorted(totals), 'sum of regions or fluid')
 
 
 def _dropped(lost: Mapping[str, str]) -> Iterator[Caution]:
@@ -435,23 +441,27 @@ def _for_model(config: CohortOptions, people: Table, model: Requirements, adapt:
         )
     site = model.options.site_column or (SITE if adapt else None)
     options = replace(model.options, site_column=site)
-    wanted = {}
-    for name in options.columns:
-        role: Role | None = 'icv' if name == options.icv_column else role_of(name)
-        by_role = column_of(people.columns, role) if role in ('icv', 'age', 'sex') else None
-        same = find_column(people.columns, name)
-        wanted[name] = (role == 'icv' and config.icv_column) or same or by_role or name
+    wanted = {name: _column_for(name, config, options, people) for name in options.columns}
+    notes: tuple[str, ...] = ()
     why = '; the model needs it'
     if site is not None:
-        own_site = config.site_column or (_default(people, 'site') if adapt else site)
-        wanted[site] = own_site or NONE
+        wanted[site] = config.site_column or (_default(people, 'site') if adapt else site) or NONE
         why += ', with sites spelled as in "surreal-gan card"'
     if site is not None and wanted[site] == NONE:
         del wanted[site]
+        notes = ('Site: all participants are treated as one site',)
     columns = _require(people, wanted.values(), why)
-    own = {name: columns[column] for name, column in wanted.items()}
-    one_site = 'Site: all participants are treated as one site'
-    return Columns(options, own, notes=(one_site,) * (site is not None and site not in own))
+    return Columns(options, {name: columns[own] for name, own in wanted.items()}, notes=notes)
+
+
+def _column_for(
+    name: str, config: CohortOptions, options: PreprocessingOptions, people: Table
+) -> str:
+    """Return the column for one of a model: as named, with the same name, or by its role."""
+    role: Role | None = 'icv' if name == options.icv_column else role_of(name)
+    by_role = column_of(people.columns, role) if role in ('icv', 'age', 'sex') else None
+    named = config.icv_column if role == 'icv' else None
+    return named or find_column(people.columns, name) or by_role or name
 
 
 GroupUse = Literal['known', 'controls', 'compared']
