@@ -8,6 +8,7 @@ import logging
 import os
 import shutil
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -24,7 +25,13 @@ from surreal_bids.bids.outputs import group_outputs, output_path, start_dataset
 from surreal_bids.bids.survey import check_output_folder, check_work_folder
 from surreal_bids.cautions import PARTICIPANTS, Caution, log_cautions
 from surreal_bids.cli.execution import Crash, run_workflow
-from surreal_bids.cli.main import end_dry_run, summarise, usable_cores, write_config
+from surreal_bids.cli.main import (
+    config_to_toml,
+    end_dry_run,
+    summarise,
+    usable_cores,
+    write_config,
+)
 from surreal_bids.cli.plan import steps_dir
 from surreal_bids.cohort.cohort import Cohort, check_participants, read_cohort, with_logged
 from surreal_bids.cohort.volumes import collect_volumes
@@ -121,6 +128,7 @@ def run_group_level(
     # A model that is applied compares with all controls, whoever is chosen.
     analysed = chosen if model is None else cohort
     _check_deviation_maps(config, analysed, chosen)
+    _warn_of_replaced(config)
     folder = _folder(config, analysed)
     if config.dry_run:
         end_dry_run()
@@ -233,6 +241,26 @@ def _plan_training(config: AppConfig, cohort: Cohort) -> int:
     require_trainable(data, options)
     folds = prepare_folds(cohort, options)
     return 0 if folds is None else folds.count
+
+
+def _warn_of_replaced(config: AppConfig) -> None:
+    """Warn of results that were made with other options, which this run replaces."""
+    path = output_path(config.output_dir, 'configuration')
+    if not (path.is_file() and output_path(config.output_dir, 'group_report').is_file()):
+        return
+    before, now = (tomllib.loads(text) for text in (path.read_text(), config_to_toml(config)))
+    names = [each.name for kind in (CohortOptions, TrainingOptions) for each in fields(kind)]
+    names = [*names, 'model', 'roi_table']
+    changed = [flag_of(name) for name in names if before.get(name) != now.get(name)]
+    if changed and 'group' in before['analysis_levels']:
+        LOGGER.warning(
+            Caution(
+                f'{config.output_dir}: its group results were made with other options '
+                f'({", ".join(changed)})',
+                'They are replaced',
+                'Choose another output folder to keep both',
+            )
+        )
 
 
 def _warn_of_ids(cohort: Cohort) -> None:

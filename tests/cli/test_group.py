@@ -161,6 +161,14 @@ def test_the_validator_finds_no_error(done):
 
 
 @pytest.mark.slow
+def test_results_of_other_options_are_not_replaced_without_a_word(done, capsys):
+    for words, is_warned in (((), False), (('--random-seed', 5), True)):
+        assert run(done, '--dry-run', *words) == 0
+        told = 'its group results were made with other options (--random-seed)'
+        assert (told in capsys.readouterr().err) == is_warned
+
+
+@pytest.mark.slow
 def test_a_deleted_output_comes_back_without_training_again(done, monkeypatch):
     def refuse(*_):
         raise AssertionError('trained again')
