@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import shutil
@@ -50,7 +51,7 @@ from surreal_bids.cli.plan import (
 from surreal_bids.cohort.visits import dataset_order
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import OutputError
-from surreal_bids.files import sole_use, write_text
+from surreal_bids.files import sole_use, write_json, write_text
 from surreal_bids.names import visit_name
 from surreal_bids.progress import PROGRESS, report, stage
 from surreal_bids.reports.methods import Methods, imaging_methods
@@ -59,6 +60,9 @@ from surreal_bids.tables import ages_and_sexes
 from surreal_bids.templates import TEMPLATE_SPACE
 from surreal_bids.text import counted
 from surreal_bids.workflows.participant import init_reports_wf
+
+MADE_FROM = 'made_from.json'
+"""Fingerprint of what intermediate results of an image depend on, in their folder."""
 
 LOGGER = logging.getLogger(__name__)
 
@@ -238,6 +242,7 @@ class Processing:
         pattern = output_path(self._config.output_dir, 'crash', **job.entities, step='STEP')
         for old in pattern.parent.glob(pattern.name.replace('STEP', '*')):
             old.unlink()
+        discard_outdated(steps_dir(self._config) / IMAGES / job.workflow_name, job.made_from)
         log = self._log_of(job)
         append_to_log(log, f'surreal_bids {__version__}: {job.image.path}: {job.reason}')
         for other in job.image.passed_over:
@@ -412,6 +417,18 @@ def append_to_log(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open('a', encoding='utf-8') as stream:
         stream.write(f'{datetime.now().astimezone():%Y-%m-%d %H:%M:%S} {text}\n')
+
+
+def discard_outdated(folder: Path, made_from: Mapping[str, Any]) -> None:
+    """Delete intermediate results of other files or options.
+
+    Nipype would reuse them if names, sizes and times of the files are the same.
+    """
+    stored = folder / MADE_FROM
+    if not stored.is_file() or json.loads(stored.read_text('utf-8')) != made_from:
+        if folder.exists():
+            shutil.rmtree(folder)
+        write_json(stored, made_from)
 
 
 class ImageSteps:

@@ -151,6 +151,24 @@ def test_a_run_tells_how_long_it_takes_and_logs_who_fails_the_check(tmp_path, ca
         assert reason in text
 
 
+@pytest.mark.usefixtures('unfinished')
+def test_intermediate_results_of_another_image_are_not_used(tmp_path):
+    """Another image with the same name, size and time."""
+    arguments = write_study(tmp_path, T1W.format('01'))
+    assert main(arguments) == 1
+    (stored,) = tmp_path.rglob(participants.MADE_FROM)
+    step = stored.with_name('step')
+    step.touch()
+    assert main(arguments) == 1
+    assert step.exists()
+    image = tmp_path / 'dataset' / T1W.format('01')
+    before, content = image.stat(), image.read_bytes()
+    image.write_bytes(content[:5] + b'\1' + content[6:])
+    os.utime(image, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert main(arguments) == 1
+    assert not step.exists()
+
+
 def test_atlases_may_be_called_as_participants_are(unfinished, tmp_path):
     arguments = write_study(tmp_path, T1W.format('01'), T1W.format('02'))
     for path in (tmp_path / 'halves').glob('a_*'):
