@@ -34,23 +34,6 @@ def residuals(X, covariates):
     return X - design @ np.linalg.lstsq(design, X.to_numpy(), rcond=None)[0]
 
 
-def test_removes_shifts_and_keeps_covariates():
-    X, site, covariates = simulate_sites(
-        seed=1, n_features=40, site_sizes={'a': 150, 'b': 90, 'Cork': 120}
-    )
-    harmonized = harmonize(X, site, covariates)
-    before = residuals(X, covariates).groupby(site).mean().std()
-    after = residuals(harmonized, covariates).groupby(site).mean().std()
-    assert (after / before).median() < 0.25
-    slopes = [
-        np.linalg.lstsq(
-            np.column_stack([pd.get_dummies(site).to_numpy(float), covariates]), table, rcond=None
-        )[0][-2:]
-        for table in (X, harmonized)
-    ]
-    np.testing.assert_allclose(slopes[1][0], slopes[0][0], atol=0.25)
-
-
 @settings(max_examples=8)
 @given(seed=st.integers(0, 2**16))
 def test_order_of_rows_and_columns_does_not_matter(seed):
@@ -82,16 +65,6 @@ def test_stored_and_applied_to_one_person(people):
     one = again.transform(X.iloc[[33]], site.iloc[[33]], covariates.iloc[[33]])
     pd.testing.assert_frame_equal(one, everyone.iloc[[33]], rtol=1e-12)
     assert through_json(again.to_arrays()).keys() == combat.to_arrays().keys()
-
-
-def test_diagnosis_may_be_kept(people):
-    X, site, covariates = people
-    patient = np.arange(len(X)) % 4 == 0
-    X = X - 60 * patient[:, None]
-    with_diagnosis = covariates.assign(diagnosis=np.where(patient, 'AD', 'CN'))
-    harmonized = harmonize(X, site, with_diagnosis)
-    gap = residuals(harmonized, covariates)
-    assert (gap[patient].mean() - gap[~patient].mean()).mean() == pytest.approx(-60, abs=8)
 
 
 def test_one_site_is_returned_as_it_is(people, caplog):
@@ -209,22 +182,6 @@ def test_adding_a_site_freezes_all_else(people):
     assert combat.site_sizes_[combat.sites_.index('Cork')] == 31
 
 
-@pytest.mark.parametrize('n_controls', [1, 2, 5, 60])
-def test_an_added_site_comes_closer_to_the_others(n_controls):
-    sizes = {'a': 80, 'b': 60, 'c': 70, 'd': 90, 'new': 160}
-    X, site, covariates = simulate_sites(seed=9, n_features=50, site_sizes=sizes)
-    new = site == 'new'
-    X.loc[new] += 30
-    controls = X.index[new][:n_controls]
-    later = X.index[new][60:]
-    combat = ComBat().fit(X[~new], site[~new], covariates[~new])
-    combat.add_site(X.loc[controls], site[controls], covariates.loc[controls])
-    harmonized = combat.transform(X, site, covariates)
-    before = residuals(X, covariates).loc[later].mean().abs().mean()
-    after = residuals(harmonized, covariates).loc[later].mean().abs().mean()
-    assert after < {1: 0.8, 2: 0.7, 5: 0.5, 60: 0.25}[n_controls] * before
-
-
 def test_a_large_added_site_is_harmonized_as_if_learned_with_the_rest():
     sizes = {'a': 150, 'b': 150, 'c': 150, 'd': 150}
     X, site, covariates = simulate_sites(seed=4, n_features=30, site_sizes=sizes)
@@ -235,13 +192,6 @@ def test_a_large_added_site_is_harmonized_as_if_learned_with_the_rest():
     apart = added.transform(X[new], site[new], covariates[new])
     offset = (apart - together).mean()
     assert ((apart - together - offset).std() / together.std()).max() < 0.12
-
-
-def test_refuses_to_add_a_known_site(people):
-    X, site, covariates = people
-    combat = ComBat().fit(X, site, covariates)
-    with pytest.raises(DataError, match='already includes the site Aarhus'):
-        combat.add_site(X, site, covariates)
 
 
 def test_refuses_more_unknowns_than_people(people):

@@ -58,31 +58,6 @@ def test_equals_the_authors_program(cohort, names, coding):
     np.testing.assert_allclose(ours, theirs, rtol=1e-9)
 
 
-def test_patients_do_not_change_the_coefficients(cohort):
-    X, covariates, is_control = cohort
-    disturbed = X.where(is_control, X * 3 + 17)
-    one = Residualiser().fit(X, covariates, is_control)
-    other = Residualiser().fit(disturbed, covariates, is_control)
-    np.testing.assert_array_equal(one.coefficients_, other.coefficients_)
-
-
-def test_keeps_the_cn_mean_and_removes_the_cn_correlation(cohort):
-    X, covariates, is_control = cohort
-    residualised = Residualiser().fit(X, covariates, is_control).transform(X, covariates)
-    controls = residualised[is_control]
-    np.testing.assert_allclose(controls.mean(), X[is_control].mean(), rtol=1e-12)
-    for name in ('age', 'icv'):
-        correlation = controls.corrwith(covariates.loc[is_control, name])
-        np.testing.assert_allclose(correlation, 0, atol=1e-9)
-
-
-def test_normalised_controls_have_mean_one_and_sd_a_tenth(cohort):
-    X, _, is_control = cohort
-    normalised = CNNormaliser().fit(X, is_control).transform(X)
-    np.testing.assert_allclose(normalised[is_control].mean(), 1, rtol=1e-12)
-    np.testing.assert_allclose(normalised[is_control].std(ddof=0), 0.1, rtol=1e-12)
-
-
 def through_json(state):
     """Store as a bundle does: arrays apart, the rest as JSON text."""
     arrays = {name: value for name, value in state.items() if isinstance(value, np.ndarray)}
@@ -108,16 +83,6 @@ def test_rows_are_matched_by_person(cohort):
     one = Residualiser().fit(X, covariates, is_control).transform(X, covariates)
     other = Residualiser().fit(X, shuffled, is_control).transform(X, shuffled)
     pd.testing.assert_frame_equal(one, other)
-
-
-def test_flags_people_beyond_the_training_range(cohort):
-    X, covariates, is_control = cohort
-    residualiser = Residualiser().fit(X, covariates, is_control)
-    covariates.loc['sub-50', 'age'] = 99.0
-    flags = residualiser.encoder_.beyond_range(covariates)
-    assert list(flags.columns) == ['age', 'icv']
-    assert flags.loc['sub-50', 'age']
-    assert not flags[is_control].any(axis=None)
 
 
 def break_constant(X, covariates, is_control):
@@ -187,12 +152,6 @@ def test_icv_as_covariate_or_proportion(cohort):
     assert untouched.equals(X)
 
 
-def test_icv_proportion_leaves_head_size_where_growth_is_not_proportional(cohort):
-    X, covariates, _ = cohort
-    shares, _ = handle_icv(X, covariates, covariates['icv'], 'proportion')
-    assert (shares.corrwith(covariates['icv']) < -0.2).mean() > 0.5
-
-
 def test_refuses_an_impossible_volume_and_a_second_icv(cohort):
     X, covariates, _ = cohort
     icv = covariates['icv'].copy()
@@ -235,13 +194,6 @@ def test_imputation_logs_whose_and_which(sites, caplog):
         imputer.transform(X, covariates)
     assert 'sub-013' in caplog.text
     assert 'roi7' in caplog.text
-
-
-def test_nothing_missing_nothing_changed(sites, caplog):
-    X, covariates, is_control = sites
-    filled = CNImputer().fit(X, covariates, is_control).transform(X, covariates)
-    pd.testing.assert_frame_equal(filled, X)
-    assert not caplog.text
 
 
 def test_a_stored_imputer_fills_the_same(sites):

@@ -130,12 +130,6 @@ def test_everyone_gets_the_r_indices_of_the_fold_that_held_them_out(cohort, mode
         assert set(part.visits.index) & set(fitted.folds.data[fold].normalised.index) == set()
 
 
-def test_folds_have_the_patterns_of_the_final_model_in_its_order(fitted, model):
-    for fold, names in fitted.names.items():
-        assert names == {name: name for name in model.pattern_names}, fold
-    assert fitted.results[list(model.pattern_names)].notna().all(axis=None)
-
-
 class Turned:
     """A model that calls the patterns of another the other way round, and is a little off."""
 

@@ -58,21 +58,6 @@ def test_fitting_prepares_as_the_restored_steps_do_later(options):
     assert prepared.status.equals(again.status)
 
 
-@pytest.mark.parametrize('options', OPTIONS.values(), ids=OPTIONS)
-def test_neither_order_nor_company_matters(options):
-    study = make_study()
-    steps, prepared = fit(study, options)
-    rng = np.random.default_rng(1)
-    order = rng.permutation(len(study.people))[:9]
-    some = steps.transform(
-        study.features.iloc[order, rng.permutation(len(REGIONS))], study.people.iloc[order]
-    )
-    expected = prepared.normalised.iloc[order]
-    pd.testing.assert_frame_equal(some.normalised, expected, rtol=1e-12)
-    one = steps.transform(study.features.iloc[[4]], study.people.iloc[[4]])
-    pd.testing.assert_frame_equal(one.normalised, prepared.normalised.iloc[[4]], rtol=1e-12)
-
-
 @pytest.mark.parametrize('proportion', [False, True])
 def test_equal_to_least_squares_among_controls(proportion):
     study = make_study()
@@ -148,24 +133,6 @@ def test_ranges_are_in_the_units_of_the_table(icv, column):
     assert steps.transform(study.features.iloc[[0]], giant).beyond_range.tolist() == ['icv']
 
 
-def test_a_region_without_a_volume_is_named_where_logarithms_are_used():
-    study = make_study()
-    study.features.loc['sub-005', 'region_d'] = 0.0
-    with pytest.raises(DataError, match=r'region_d in sub-005.*--icv covariate'):
-        fit(study, OPTIONS['power'])
-
-
-def test_sites_come_together():
-    study = make_study(n_cn=80, n_pt=60)
-    apart = {}
-    for name, options in {'raw': NOTHING, 'harmonized': OPTIONS['sites']}.items():
-        _, prepared = fit(study, options)
-        learned_from = ~study.is_patient
-        means = prepared.normalised[learned_from].groupby(study.people['site']).mean()
-        apart[name] = float((means.loc['site1'] - means.loc['site0']).abs().mean())
-    assert apart['harmonized'] < apart['raw'] / 5
-
-
 @pytest.mark.parametrize('column', ['age', 'sex', 'icv', 'site'])
 def test_who_lacks_something_is_incomplete_and_nobody_else(column):
     study = without(make_study(), column, 'sub-003', 'sub-040')
@@ -196,18 +163,6 @@ def test_covariates_clearly_beyond_the_training_range_are_listed(beyond, found):
 def test_without_covariates_there_is_no_range(name):
     _, prepared = fit(make_study(), OPTIONS[name])
     assert prepared.beyond_range is None
-
-
-def test_unseen_sites_are_an_error_or_marked():
-    study = make_study()
-    steps, _ = fit(study, OPTIONS['sites'])
-    elsewhere = study.people.assign(site=['moon', *study.people['site'][1:]])
-    with pytest.raises(DataError, match=r'unseen site moon .*sub-001'):
-        steps.transform(study.features, elsewhere)
-    prepared = steps.with_unseen_site('skip').transform(study.features, elsewhere)
-    assert prepared.status.iloc[0] == 'unharmonized'
-    assert set(prepared.status.iloc[1:]) == {'complete'}
-    assert steps.combat.unseen_site == 'error'
 
 
 def test_missing_features_are_filled_and_counted():
