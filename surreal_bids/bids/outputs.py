@@ -19,7 +19,7 @@ import yaml  # type: ignore[import-untyped]
 from surreal_bids import __version__
 from surreal_bids.cautions import Caution
 from surreal_bids.exceptions import UsageError
-from surreal_bids.files import write_json, write_text
+from surreal_bids.files import remove_leftovers, write_json, write_text
 from surreal_bids.names import Visit, is_label, without_prefix
 
 BIDS_VERSION = '1.11.2'
@@ -97,21 +97,28 @@ def output_names() -> Mapping[str, OutputName]:
 
 def group_outputs(root: Path) -> Iterator[Path]:
     """List the outputs of the group level that are there, and their sidecars."""
+    for pattern in _group_patterns():
+        yield from root.glob(pattern)
+
+
+def _group_patterns() -> Iterator[str]:
+    """Patterns of the names of all outputs of the group level, and of their sidecars."""
     for row in output_names().values():
         if row.level == 'group':
             required = [entity for entity in row.entities if entity not in row.optional]
-            patterns = {row.fill(dict.fromkeys(each, '*')) for each in (required, row.entities)}
-            for path in (path for pattern in patterns for path in root.glob(pattern)):
-                yield path
-                if row.metadata is not None and sidecar_path(path).exists():
-                    yield sidecar_path(path)
+            names = {row.fill(dict.fromkeys(each, '*')) for each in (required, row.entities)}
+            yield from names
+            if row.metadata is not None:
+                yield from (sidecar_path(Path(name)).as_posix() for name in names)
 
 
 def discard_outputs(root: Path) -> None:
     """Delete outputs of the group level: first the report, without which they are incomplete."""
     output_path(root, 'group_report').unlink(missing_ok=True)
-    for path in list(group_outputs(root)):
-        path.unlink(missing_ok=True)
+    for pattern in _group_patterns():
+        remove_leftovers(root / pattern)
+        for path in list(root.glob(pattern)):
+            path.unlink(missing_ok=True)
 
 
 def output_path(root: str | Path, name: str, **entities: str | None) -> Path:

@@ -48,7 +48,7 @@ PERMUTATIONS = 39
 """At most; the smallest possible p is 1/40."""
 ENOUGH = 5
 """Permutations that do as well as the data, after which no more are tried."""
-LEAST_STABILITY, LEAST_OF_SEVERAL = 0.85, 0.7
+LEAST_FOR_ONE, LEAST_FOR_SEVERAL = 0.85, 0.7
 """Minimum correlation of severities at which one pattern counts as reproduced, and the least of
 several. The mean difference between two groups is similar in all subsamples even if it means
 nothing, so one pattern reaches up to 0.8 by chance; several reach 0.5."""
@@ -68,7 +68,7 @@ _SUBSAMPLE, _PERMUTATION, _REPRODUCTION = 1, 2, 3
 
 def least_stability(n_patterns: int) -> float:
     """Return how well patterns have to be reproduced in subsamples, which share participants."""
-    return LEAST_STABILITY if n_patterns == 1 else LEAST_OF_SEVERAL
+    return LEAST_FOR_ONE if n_patterns == 1 else LEAST_FOR_SEVERAL
 
 
 @dataclass(frozen=True)

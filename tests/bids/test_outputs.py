@@ -16,6 +16,7 @@ from surreal_bids.bids.outputs import (
     Record,
     VisitOutputs,
     digest_of_records,
+    discard_outputs,
     fingerprint,
     link_to,
     other_source,
@@ -89,6 +90,17 @@ def test_sidecars_are_beside_and_hold_what_they_must(tmp_path):
     with pytest.raises(KeyError, match='Sources'):
         write_sidecar('brain_mask', path, {'Type': 'Brain'})
     assert not list(tmp_path.iterdir())
+
+
+def test_outputs_of_a_killed_group_run_are_deleted(tmp_path):
+    """With half-written files and sidecars without a table; outputs of participants stay."""
+    rindices = output_path(tmp_path, 'rindices')
+    rindices.parent.mkdir()
+    kept = tmp_path / 'sub-01.html'
+    for path in (rindices.with_suffix('.json'), rindices.with_name('.0a1b2c3d.rindices.tsv'), kept):
+        path.touch()
+    discard_outputs(tmp_path)
+    assert [path for path in tmp_path.rglob('*') if path.is_file()] == [kept]
 
 
 def test_links_to_what_earlier_runs_used_stay(tmp_path):
