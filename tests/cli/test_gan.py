@@ -209,7 +209,6 @@ def test_apply_names_what_is_wrong(home, tmp_path, capsys):
     features = make_study().features
     for table, found in (
         (features.drop(columns='region_c'), ['region_c', 'the nearest of', 'region_']),
-        (put(features, 'sub-009', 'region_c', -9), ['sub-009', 'region_c', '-9']),
         (features.rename(lambda name: f'{name}x'), ['participants.tsv', '001x']),
     ):
         table.to_csv(tmp_path / 'new.tsv', sep='\t', na_rep='n/a')
