@@ -63,7 +63,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def work(_):
     start_server()
     print('started', flush=True)
-    time.sleep(600)
+    while True:  # A signal just before a long sleep would not end it.
+        time.sleep(0.1)
 
 if __name__ == '__main__':
     raise SystemExit(run_command(work, None))
@@ -202,7 +203,8 @@ def write(path):
     with atomic_path(path) as temporary:
         temporary.write_text('half')
         print('writing', flush=True)
-        time.sleep(600)
+        while True:  # A signal just before a long sleep would not end it.
+            time.sleep(0.1)
 
 if __name__ == '__main__':
     with ProcessPoolExecutor(1, start_server(), initializer=end_with_parent) as pool:
