@@ -27,7 +27,7 @@ from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.harmonization.covariates import CN_MEAN, CN_SD
 from surreal_bids.harmonization.quality import HarmonizationQuality, assess_harmonization
 from surreal_bids.model.agreement import NO_PATTERN
-from surreal_bids.names import CONTROL, PARTICIPANT
+from surreal_bids.names import PARTICIPANT
 from surreal_bids.rindices.crossfit import (
     HELD_OUT,
     IN_SAMPLE,
@@ -41,17 +41,13 @@ from surreal_bids.rindices.crossfit import (
     in_sample,
     warn_of_not_held_out,
 )
-from surreal_bids.rindices.model import TableModel
+from surreal_bids.rindices.model import SEEN, TableModel, digests_of_rows
 from surreal_bids.rindices.new_sites import are_children
 from surreal_bids.rindices.preprocessing import COMPLETE, INCOMPLETE, NONE_BEYOND, prepare_inputs
 from surreal_bids.rindices.uncertainty import add_standing, with_centiles
 from surreal_bids.text import counted
 
 # Tables that only the group level needs are computed by modules imported where they are used.
-
-
-SAME_MEAN = 1e-6
-"""Largest difference of the means of normalised features of the same controls."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -224,14 +220,11 @@ class Analysis:
         return pd.crosstab(sites_of(first).rename('site'), groups).reset_index()
 
     @cached_property
-    def is_training_sample(self) -> bool:
-        """Whether controls are those of the training sample: they have the means it was given."""
-        first = self.cohort.first_visits()
-        controls = first.select(first.groups == CONTROL)
-        if self.trained_here or not len(controls):
-            return self.trained_here
-        seen = self.model.preprocessing.transform(controls.features, controls.people).normalised
-        return bool(len(seen) and (seen.mean() - CN_MEAN).abs().max() < SAME_MEAN)
+    def trained_on(self) -> pd.Series:
+        """Whether the model was trained on the volumes of each visit."""
+        names = self.model.preprocessing.features.names
+        rows = digests_of_rows(self.cohort.features, names)
+        return rows.isin(self.model.notes.get(SEEN, ()))
 
     @cached_property
     def separation(self) -> pd.DataFrame:
@@ -239,7 +232,7 @@ class Analysis:
 
         Empty in sample, and where an applied model was adapted to the controls; see `separate`.
         """
-        is_honest = self.fitted is not None or not (self.adapted or self.is_training_sample)
+        is_honest = True if self.fitted else ~self.trained_on & (not self.adapted)
         complete = self.results['status'] == COMPLETE
         known = self.cohort.select((complete & is_honest).reindex(self.cohort.visits.index))
         return separate(known, self.results[self.names])
@@ -286,8 +279,9 @@ class Analysis:
         elif self.trained_here:
             found += warn_of_not_held_out(self.results, who)
             found += self._in_sample()
-        elif self.is_training_sample and not self.adapted:
-            reason = 'The controls are those that the model was trained on'
+        elif self.trained_on.any() and not self.adapted:
+            n_seen = self.trained_on.sum()
+            reason = f'The model was trained on {n_seen} of {counted(len(self.cohort), "visit")}'
             found.append(in_sample(reason, 'Use the R-indices that "surreal-gan fit" wrote'))
         return [*found, *warn_of_differences(self.differences)]
 

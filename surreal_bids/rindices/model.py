@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -63,9 +64,12 @@ SHARE = 0.95
 
 PER_CENT = np.arange(101)
 
+SEEN = 'TrainingRows'
+"""Key of the card: digests of the volumes of training participants."""
+
 NOTES = (
     *('TrainingSample', REPRODUCIBILITY, 'CrossFit', 'Imported', 'HyperParameters', ADDED_SITES),
-    *(INTERVALS, REFERENCE),
+    *(INTERVALS, REFERENCE, SEEN),
 )
 """What a card may hold of `TableModel.notes`."""
 
@@ -544,6 +548,14 @@ def require_trainable(data: TrainingData, options: TrainingOptions) -> None:
         )
 
 
+def digests_of_rows(features: pd.DataFrame, names: Sequence[str]) -> pd.Series:
+    """Digest of the volumes of each row, by which a training participant is recognised."""
+    values = features[list(names)].to_numpy(dtype='<f4')
+    return pd.Series(
+        [hashlib.sha256(row.tobytes()).hexdigest()[:12] for row in values], features.index
+    )
+
+
 def train_patterns(
     data: TrainingData, options: TrainingOptions, n_patterns: int, checkpoint_dir: Path
 ) -> Path:
@@ -572,7 +584,8 @@ def select_model(
         checkpoint_dir=checkpoint_dir,
     )
     names = tuple(f'r{number}' for number in range(1, gan.selected_.n_patterns + 1))
-    notes: dict[str, Any] = {'TrainingSample': data.sample}
+    rows = digests_of_rows(data.features, data.preprocessing.features.names)
+    notes: dict[str, Any] = {'TrainingSample': data.sample, SEEN: sorted(rows)}
     if assess_number and names and hyperparameters(options.preset).start == 'factors':
         notes[REPRODUCIBILITY] = _reproducibility(data, gan, names)
     return TableModel(data.preprocessing, gan, names, notes)

@@ -125,10 +125,16 @@ def test_apply_gives_what_fit_gave(home, foldless, tmp_path, capsys):
     again = read(tmp_path / 'r.tsv')[['r1', 'r2']]
     pd.testing.assert_frame_equal(again, read(foldless[0] / 'rindices.tsv')[['r1', 'r2']])
     captured = capsys.readouterr()
-    assert 'The controls are those that the model was trained on' in captured.err
+    assert 'The model was trained on 71 of 71 visits' in captured.err
     assert 'AUC' not in captured.out
     assert 'R-indices of 71 participants' in captured.out
     assert str(tmp_path / 'r.tsv') in captured.out
+    some = read(home / 'volumes.tsv').iloc[20:50]
+    some.to_csv(tmp_path / 'some.tsv', sep='\t')
+    assert apply(home, tmp_path / 'some.tsv', tmp_path / 's.tsv') == 0
+    assert 'The model was trained on 30 of 30 visits' in capsys.readouterr().err
+    statistics = pd.read_csv(tmp_path / 's_group_statistics.tsv', sep='\t')
+    assert 'separation' not in set(statistics['analysis'])
 
 
 def test_who_forgets_the_participants_is_told_the_option(home, tmp_path, capsys):
