@@ -48,7 +48,7 @@ from surreal_bids.files import read_file, refuse_inputs, sole_use, write_text
 from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
 from surreal_bids.interfaces.group import CAUTIONS
 from surreal_bids.model.bundle import CARD
-from surreal_bids.names import CONTROL, PARTICIPANT, Visit, is_label, without_prefix
+from surreal_bids.names import CONTROL, PARTICIPANT, PATIENT, Visit, is_label, without_prefix
 from surreal_bids.parallel import find_device
 from surreal_bids.progress import STATUS, read_status, report, stage
 from surreal_bids.published import find_model, model_name
@@ -193,6 +193,9 @@ def _check_tables(config: AppConfig, model: TableModel | None) -> None:
         counts = check_participants(participants, config, needs)
     else:
         counts = read_cohort(config.roi_table, participants, config, model=needs).counts
+    if any(counts.values()):
+        patients = counted(counts[PATIENT], 'patient')
+        summarise(f'Group level: {counted(counts[CONTROL], "control")} and {patients}\n')
     if model is None:
         usable_folds(counts, config.folds)
 

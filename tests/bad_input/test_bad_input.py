@@ -160,7 +160,7 @@ OF_TABLES = {
     'out-of-others': Case(filled, ['out', r'thesis\.txt'], ('fit',), OUTPUT),
     'table-is-an-output': Case(
         table_in_outputs, [r'roi_volumes\.tsv'], ('group', 'group_apply'), OUTPUT),
-    'model-is-an-output': Case(model_in_outputs, ['models'], ('group_apply',), USAGE),
+    'model-is-an-output': Case(model_in_outputs, ['models'], ('group_apply',), OUTPUT),
 }  # fmt: skip
 
 

@@ -267,4 +267,4 @@ def test_a_real_dataset(tmp_path, capsys):
     root = shared_data('ds002748-subset')
     code = main([str(root), os.fspath(tmp_path / 'out'), 'participant', 'group', '--dry-run'])
     assert code == 0
-    assert 'Images by group: control 3, depr 3' in capsys.readouterr().out
+    assert '3 controls and 3 patients' in capsys.readouterr().out
