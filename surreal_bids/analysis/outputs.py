@@ -167,8 +167,8 @@ def _rindices(found: Analysis) -> pd.DataFrame:
         table = pd.concat([table, excluded])
     visits = pd.concat([found.scored.visits, out]).loc[table.index]
     # By participant, as measured; the visits of each stay in order of time.
-    known = enumerate(cohort.measured.get(PARTICIPANT, ()))
-    place = {who: number for number, who in reversed([*known])}
+    measured = enumerate(cohort.measured.get(PARTICIPANT, ()))
+    place = {who: number for number, who in reversed([*measured])}
     order = visits[PARTICIPANT].map(place).fillna(len(place)).argsort(kind='stable')
     table, visits = table.iloc[order], visits.iloc[order]
     table['flags'] = found.flags.reindex(table.index).replace('', None)
