@@ -427,7 +427,7 @@ def run_apply(arguments: argparse.Namespace) -> int:
 
     from surreal_bids.analysis.engine import analyse_applied
     from surreal_bids.analysis.outputs import summarise_results, write_tables
-    from surreal_bids.cohort.cohort import ignores_age, not_corrected_for_age, read_cohort
+    from surreal_bids.cohort.cohort import AGE_IGNORED, ignores_age, read_cohort
     from surreal_bids.cohort.roles import describe_uses
     from surreal_bids.rindices.model import ADDED_SITES, TableModel
     from surreal_bids.rindices.new_sites import children, few_at_added, known_sites, without_sites
@@ -444,7 +444,7 @@ def run_apply(arguments: argparse.Namespace) -> int:
     added, here = model.notes.get(ADDED_SITES, {}), _sites(cohort)
     of_sites = [*without_sites(model), *children(model, cohort), *few_at_added(added, here)]
     if here & added.keys() and ignores_age(cohort):
-        of_sites.append(not_corrected_for_age(None))
+        of_sites.append(AGE_IGNORED)
     # The table of participants may have others, too.
     with_volumes = cohort.exclusions.index.isin(cohort.measured.index)
     cohort = replace(

@@ -58,10 +58,6 @@ MIN_TO_SCALE, MIN_FOR_OUTLIERS = 5, 20
 MIN_ALIKE = 3
 """Minimum number of equal regions that shows two participants to be copies."""
 
-NEAR_COPY, MIN_TO_COMPARE, MAX_TO_COMPARE = 0.97, 20, 5000
-"""Correlation of two profiles beyond that of one person scanned twice, the minimum number of
-regions and participants, and the maximum number of participants to compare."""
-
 MAX_LEVELS = 10
 """Number of levels that a category may have in any sample."""
 
@@ -73,9 +69,6 @@ MOST_LEFT = 0.5
 
 MIN_RELATED = 0.3
 """Rank correlation of head size and volumes below which they may be of different participants."""
-
-MIN_OF_A_SEX, CERTAIN = 10, 4.0
-"""Minimum number of participants per sex, and standard errors of a difference that is certain."""
 
 FEW_CONTROLS, FEW_FOR_A_MODEL, FEW_AT_SITE = 30, 20, 10
 """Number of controls below which a warning is given: in a training sample, in a sample or at a site
@@ -435,43 +428,6 @@ def unrelated_size(study: Study) -> Iterator[Finding]:
         )
 
 
-def exchanged_sexes(study: Study) -> Iterator[Finding]:
-    """Women with larger heads than men."""
-    size = study.features.sum(axis=1) if study.icv is None else study.icv
-    for name in columns_of(study.people, 'sex'):
-        sex = study.people[name].astype(str).map(sex_of)
-        women, men = size[sex == 'F'].dropna(), size[sex == 'M'].dropna()
-        if min(len(women), len(men)) < MIN_OF_A_SEX or study.wanted.are_z_scores:
-            continue
-        error = np.sqrt(women.var() / len(women) + men.var() / len(men))
-        if women.mean() - men.mean() > CERTAIN * error:
-            yield Finding(
-                f'{name}: women have larger heads than men',
-                'The sexes may be exchanged, and corrected the wrong way',
-            )
-
-
-def near_copies(study: Study) -> Iterator[Finding]:
-    """Participants whose volumes correlate more than those of one person scanned twice."""
-    n, n_regions = study.features.shape
-    enough = n_regions >= MIN_TO_COMPARE and MIN_TO_COMPARE <= n <= MAX_TO_COMPARE
-    if not study.has_volumes or not enough:
-        return
-    logs = study.logs.dropna()
-    logs = logs.loc[:, logs.max() > logs.min()]
-    z = ((logs - logs.mean()) / logs.std()).to_numpy(copy=True)
-    z -= z.mean(axis=1, keepdims=True)
-    z /= np.linalg.norm(z, axis=1, keepdims=True)
-    who = study.participant[logs.index].to_numpy()
-    alike = np.argwhere(np.triu(z @ z.T > NEAR_COPY, 1))
-    pairs = [f'{logs.index[a]} and {logs.index[b]}' for a, b in alike if who[a] != who[b]]
-    if pairs:
-        yield Finding(
-            f'Almost the same volumes: {list_briefly(pairs, 3)}',
-            'One participant may be counted twice',
-        )
-
-
 def few_controls(study: Study) -> Iterator[Finding]:
     """Few controls in the sample."""
     n, advised = int(study.controls.sum()), FEW_CONTROLS if study.training else FEW_FOR_A_MODEL
@@ -480,35 +436,28 @@ def few_controls(study: Study) -> Iterator[Finding]:
     if 0 < n < advised and (study.training or not several):
         yield Finding(
             f'Few controls: {n}, at least {advised} are recommended',
-            f'Reference values {_precision(n, study.training)}, which shifts the R-indices of all '
-            'patients alike',
+            'Reference values are imprecise, which shifts the R-indices of all patients alike',
         )
 
 
 def few_at_sites(study: Study) -> Iterator[Finding]:
     """Few controls at a site."""
     column = study.options.site_column
-    if column is not None:
-        sizes = study.people.loc[study.controls, column].value_counts()
-        yield from _small_sites(sizes if len(sizes) > 1 else sizes[:0], study.training)
+    sizes = study.people.loc[study.controls, column].value_counts() if column else ()
+    if len(sizes) > 1:
+        yield from _small_sites(sizes, FEW_AT_SITE if study.training else FEW_FOR_A_MODEL)
 
 
-def _small_sites(sizes: pd.Series, training: bool = False) -> Iterator[Finding]:
-    """Find sites with few controls, of a training sample or of those that a model learns."""
-    advised = FEW_AT_SITE if training else FEW_FOR_A_MODEL
+def _small_sites(sizes: pd.Series, advised: int = FEW_FOR_A_MODEL) -> Iterator[Finding]:
+    """Find sites with few controls."""
     small = sizes[sizes < advised].sort_index()
     if len(small):
         listed = list_briefly(f'{site} ({count})' for site, count in small.items())
         yield Finding(
             f'Few controls at sites: {listed}; at least {advised} are recommended',
-            f'Estimates of scanner effects {_precision(int(small.min()), training)}, which shifts '
-            'the R-indices of all participants of a site alike',
+            'Estimates of scanner effects are imprecise, which shifts the R-indices of all '
+            'participants of a site alike',
         )
-
-
-def _precision(n: int, training: bool) -> str:
-    """Say how precise a mean of n controls is; what a model learns has an error of its own."""
-    return f'have a standard error of {1 / np.sqrt(n):.2f} SD' if training else 'are imprecise'
 
 
 def warn_of_sites(sizes: pd.Series) -> Iterator[Caution]:
@@ -522,14 +471,12 @@ def ages_outside(study: Study) -> Iterator[Finding]:
     for name in columns_of(study.people, 'age')[:1]:
         ages = study.people.loc[~study.participant.duplicated(), name]
         group = study.group[ages.index]
-        controls = ages[group == CONTROL]
-        low, high, whose = controls.min(), controls.max(), 'controls'
-        if study.model is not None:
-            low, high, whose = (
-                *study.model.ranges.get(name, (np.nan, np.nan)),
-                'the training sample',
-            )
-        ages = ages[group == PATIENT] if study.training else ages
+        if study.model is None:
+            controls, ages = ages[group == CONTROL], ages[group == PATIENT]
+            low, high, whose = controls.min(), controls.max(), 'controls'
+        else:
+            low, high = study.model.ranges.get(name, (np.nan, np.nan))
+            whose = 'the training sample'
         outside = ages.index[is_clearly_outside(ages, low, high)]
         if len(outside) > MANY_OUTSIDE * len(ages):
             yield Finding(
@@ -540,7 +487,6 @@ def ages_outside(study: Study) -> Iterator[Finding]:
 
 
 SEGMENTATION = 'check the segmentation'
-
 FEW_AT_SITES = Check(
     few_at_sites, 'warn', 'add controls, or do not compare these sites', HARMONIZATION
 )
@@ -563,8 +509,6 @@ CHECKS = (
     FEW_AT_SITES,
     Check(ages_outside, 'warn', 'add controls of these ages, or use a model trained on them'),
     Check(unrelated_size, 'warn', 'check that rows belong to the same participants'),
-    Check(exchanged_sexes, 'warn', 'check the codes of the sexes'),
-    Check(near_copies, 'warn', 'check that they are different participants'),
 )
 """All checks, in order; docs/tables.md prints them."""
 
@@ -618,32 +562,20 @@ def require_groups(study: Study, reasons: Reasons, both: bool) -> None:
     for name, minimum in (needed if study.training else {CONTROL: MIN_FOR_SCALE}).items():
         of_group = study.group == name
         n_all, n_left = (study.participant[of_group & rows].nunique() for rows in (True, left))
-        few = n_left < minimum
-        if few or (study.training and n_left < MOST_LEFT * n_all):
-            own = [reasons[row] for row in study.group.index[of_group & ~left]]
-            remedy = (
-                'add participants, or correct --control-label, --patient-label and '
-                '--participant-label'
-            )
-            if own or reasons:
-                remedy = f'excluded: {summarise_reasons(own or reasons.values())}. {GO_WITHOUT}'
+        if n_left < minimum or (study.training and n_left < MOST_LEFT * n_all):
             raise DataError(
-                f'{counted(n_left, SINGULAR[name])} left'
-                + (f', but at least {minimum} are needed' if few else f' of {n_all}')
-                + f'; {remedy}'
+                f'{counted(n_left, SINGULAR[name])} left of {n_all}, but at least {minimum} and '
+                f'half of them are needed; excluded: {summarise_reasons(reasons.values())}. '
+                'Correct the tables and labels, or go without a column (--covariates, --icv none, '
+                '--site-column none)'
             )
-
-
-GO_WITHOUT = (
-    'Correct the tables, or go without a column (--covariates, --icv none, --site-column none)'
-)
 
 
 def summarise_reasons(reasons: Collection[str], most: int = 5) -> str:
     """Count the exclusions for each of the most frequent reasons, in one line."""
     kinds = pd.Series(list(reasons), dtype=object).value_counts()
     listed = [f'{count} for "{reason}"' for reason, count in kinds.head(most).items()]
-    return ', '.join(listed) + (', ...' if len(kinds) > most else '')
+    return ', '.join(listed) + ', ...' * (len(kinds) > most) or 'nobody'
 
 
 def _where(wrong: pd.DataFrame) -> dict[str, list[str]]:

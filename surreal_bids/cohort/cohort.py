@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -38,7 +38,6 @@ from surreal_bids.cohort.requirements import (
 from surreal_bids.cohort.roles import (
     FRAME,
     REGION,
-    Columns,
     Features,
     Groups,
     GroupUse,
@@ -76,6 +75,7 @@ from surreal_bids.names import (
     column_of,
     letters_of,
     means,
+    noun_of,
     role_of,
     sex_of,
     visit_name,
@@ -400,8 +400,10 @@ def read_cohort(
         raise TypeError('a table of volumes or of participants is needed')
     if measured is None:
         options, model = _before_volumes(people, options, model)
-    reader = _Reader(measured or _no_volumes(people), people, options, model, groups, adapt)
-    return reader.read(expected, is_measured=measured is not None)
+    reader = _Reader(
+        measured or _no_volumes(people), people, measured is not None, options, model, groups, adapt
+    )
+    return reader.read(expected)
 
 
 def _before_volumes(
@@ -432,6 +434,8 @@ class _Reader:
     ----------
     measured, people
         The tables of volumes and of participants, or one for both.
+    is_measured
+        Whether there are volumes yet.
     options, model, use, adapt
         As of `read_cohort`; `use` is its `groups`.
     visits
@@ -440,10 +444,13 @@ class _Reader:
         Why some of them are excluded.
     problems
         What stops, to be reported together.
+    groups, features, own
+        What was found: groups, features, and the column of the tables for each covariate.
     """
 
     measured: Table
     people: Table
+    is_measured: bool
     options: CohortOptions
     model: Requirements | None
     use: GroupUse
@@ -451,30 +458,30 @@ class _Reader:
     visits: dict[str, Visit] = field(default_factory=dict)
     reasons: Reasons = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    groups: Groups = field(init=False)
+    features: Features = field(default_factory=lambda: Features(column_features([])))
+    own: dict[str, str] = field(default_factory=dict)
 
-    def read(self, expected: Sequence[Visit], is_measured: bool) -> Cohort:
+    def read(self, expected: Sequence[Visit]) -> Cohort:
         """Read the cohort."""
-        self.list_visits(expected, is_measured)
+        self.list_visits(expected)
         everyone = self.describe()
         times = order_visits(
-            everyone.text.drop(index=list(self.reasons)),
+            everyone.text,
             {name: visit for name, visit in self.visits.items() if name not in self.reasons},
             None if self.alone else self.people.source.parent,
         )
-        groups = self.divide(everyone if self.model else everyone.rows(list(times.index)))
-        self.select(groups)
-        names = [n for n in times.index if n in self.visits and n not in self.reasons]
-        known = everyone.rows(names)
-        study, features, columns = self.read_study(known, groups, is_measured)
-        left, excluded, cautions = run_checks(study, self.sources)
+        self.groups = self.divide(everyone if self.model else everyone.rows(list(times.index)))
+        self.select()
+        left = self.visits.keys() - self.reasons.keys()
+        known = everyone.rows([name for name in times.index if name in left])
+        study = self.read_study(known)
+        usable, excluded, cautions = run_checks(study, self.sources)
         self.reasons |= excluded
-        if self.learns(groups):
+        if self.learns:
             require_groups(study, self.reasons, self.use == 'known')
         self.require_people()
-        known = known.rows(list(left.features.index))
-        measures = list(self.read_measures(known)) if is_measured or self.model else []
-        found = _Found(known, times, groups, columns, features, measures)
-        return self.assemble(left, found, cautions)
+        return self.assemble(usable, known.rows(list(usable.features.index)), times, cautions)
 
     @property
     def alone(self) -> bool:
@@ -491,9 +498,10 @@ class _Reader:
         """The tables, for messages."""
         return ', '.join(dict.fromkeys(map(str, (self.measured.source, self.people.source))))
 
-    def learns(self, groups: Groups) -> bool:
+    @property
+    def learns(self) -> bool:
         """Whether a model learns from the controls."""
-        return self.use != 'compared' and not groups.lacking
+        return self.use != 'compared' and not self.groups.lacking
 
     @contextmanager
     def collecting(self) -> Iterator[None]:
@@ -508,7 +516,7 @@ class _Reader:
         if len(self.reasons) >= len(self.visits):
             raise _all_excluded(self.reasons)
 
-    def list_visits(self, expected: Sequence[Visit], is_measured: bool) -> None:
+    def list_visits(self, expected: Sequence[Visit]) -> None:
         """List all visits of the wanted sessions in order, and why some cannot be used."""
         _require_same_ids(self.measured, self.people)
         there = {who for who, _ in self.measured.visits}
@@ -523,9 +531,8 @@ class _Reader:
         self.reasons = self.without_rows()
         if self.options.exclude is not None:
             everyone = {*listed, *self.people.visits}
-            by_hand = read_exclusions(
-                self.options.exclude, self.visits, everyone, self.options.id_column, is_measured
-            )
+            path, ids = self.options.exclude, self.options.id_column
+            by_hand = read_exclusions(path, self.visits, everyone, ids, self.is_measured)
             self.reasons = by_hand | self.reasons
         self.require_people()
 
@@ -535,20 +542,18 @@ class _Reader:
         sessions: dict[str, list[str]] = {}
         for who, session in self.people.visits:
             sessions.setdefault(who, []).append(f'ses-{session}')
-        table, reasons = self.people.source.name, {}
+        absent = f'not in {self.measured.source}'
+        if self.measured.source.is_dir():
+            absent += ': the participant level has not run or has failed (see logs)'
+        reasons = {}
         for name, visit in self.visits.items():
             if visit not in measured:
-                reasons[name] = f'not in {self.measured.source}'
-                if self.measured.source.is_dir():
-                    reasons[name] = (
-                        'no regional volumes: the participant level has not run or has failed (see '
-                        'logs)'
-                    )
-            elif visit[0] not in sessions:
-                reasons[name] = f'no row in {table}'
+                reasons[name] = absent
             elif visit not in known and (visit[0], None) not in known:
-                there = list_briefly(sessions[visit[0]], 3)
-                reasons[name] = f'no row of this session in {table} (there: {there})'
+                reasons[name] = f'no row in {self.people.source.name}'
+                if visit[0] in sessions:
+                    there = list_briefly(sessions[visit[0]], 3)
+                    reasons[name] += f' for this session (there: {there})'
         return reasons
 
     def describe(self) -> Table:
@@ -566,94 +571,94 @@ class _Reader:
         groups = Groups(pd.Series(None, known.text.index, dtype=object))
         with self.collecting():
             groups = find_groups(known, self.options, self.use, self.model)
-        if self.problems or self.model is None or self.use != 'known' or groups.lacking:
-            return replace(groups, lacking=groups.lacking or ''.join(self.problems))
-        controls = groups.labels.index[groups.labels == CONTROL]
-        n = len({name.partition('_ses-')[0] for name in controls})
-        few = f'{counted(n, SINGULAR[CONTROL])}, at least {MIN_FOR_SCALE} needed'
-        return replace(groups, lacking=few if n < MIN_FOR_SCALE else '')
+        lacking = groups.lacking or ''.join(self.problems)
+        if self.model is not None and self.use == 'known' and not lacking:
+            n = len({self.visits[n][0] for n in groups.labels.index[groups.labels == CONTROL]})
+            few = f'{counted(n, SINGULAR[CONTROL])}, at least {MIN_FOR_SCALE} needed'
+            lacking = few if n < MIN_FOR_SCALE else ''
+        return replace(groups, lacking=lacking)
 
-    def select(self, groups: Groups) -> None:
+    def select(self) -> None:
         """Keep the chosen participants, and exclude those whose group cannot be used."""
-        if self.model is None or self.use == 'compared':
-            wanted = {without_prefix(label, 'sub') for label in self.options.participant_label}
-            self.visits = {n: v for n, v in self.visits.items() if not wanted or v[0] in wanted}
+        wanted = {without_prefix(label, 'sub') for label in self.options.participant_label}
+        if wanted and (self.model is None or self.use == 'compared'):
+            self.visits = {n: v for n, v in self.visits.items() if v[0] in wanted}
             self.reasons = {n: why for n, why in self.reasons.items() if n in self.visits}
-            of_two = set(groups.labels.reindex(list(self.visits)))
-            if self.model is None and wanted and not {CONTROL, PATIENT} <= of_two:
-                raise DataError('--participant-label selects no controls or no patients; add them')
-        if self.learns(groups) and groups.column:
-            for name, label in groups.labels.reindex(list(self.visits)).items():
-                if pd.isna(label):
-                    self.reasons.setdefault(str(name), f'{groups.column} is missing')
-                elif self.use == 'controls' and label != CONTROL:
-                    self.reasons.setdefault(str(name), f'{groups.column} is {label}, no control')
+        labels = self.groups.labels.reindex(list(self.visits))
+        if wanted and self.model is None and not {CONTROL, PATIENT} <= set(labels):
+            raise DataError('--participant-label selects no controls or no patients; add them')
+        if self.learns and self.groups.column:
+            column, others = self.groups.column, labels[labels.notna() & (labels != CONTROL)]
+            found = dict.fromkeys(labels.index[labels.isna()], f'{column} is missing')
+            if self.use == 'controls':
+                found |= {n: f'{column} is {label}, no control' for n, label in others.items()}
+            self.reasons = found | self.reasons
         self.require_people()
 
-    def read_study(
-        self, known: Table, groups: Groups, is_measured: bool
-    ) -> tuple[Study, Features, Columns]:
+    def read_study(self, known: Table) -> Study:
         """Choose and read features, covariates, head size and site."""
         rows = list(known.text.index)
         table = self.measured.of({name: self.visits[name] for name in rows})
-        features, values = Features(column_features([])), pd.DataFrame(index=rows)
+        values = pd.DataFrame(index=rows)
         with self.collecting():
-            if self.model is not None:
-                features = Features(self.model.features)
-            elif is_measured:
-                features = self.find_features(table, groups)
-            if is_measured:
-                values = read_features(table, features.wanted)
+            self.features = self.find_features(table)
+            if self.is_measured:
+                values = read_features(table, self.features.wanted)
+        wanted = self.features.wanted
         with self.collecting():
-            columns = self.choose_columns(known, groups, features.wanted)
-            people = read_person_columns(known, columns.options, columns.own, self.model)
+            options, self.own = self.choose_columns(known)
+            people = read_person_columns(known, options, self.own, self.model)
         if self.problems:
             raise DataError('\n'.join(dict.fromkeys(self.problems)))
-        options, wanted, nobody = columns.options, features.wanted, pd.Series(None, rows, object)
         as_given = self.model is None and not options.covariates and not options.uses_icv
         if as_given and (values < 0).any(axis=None):
             wanted = replace(wanted, unit=Z_SCORE)
-        study = Study(
+        return Study(
             values,
             people,
             pd.Series([self.visits[name][0] for name in rows], rows, dtype=object),
-            groups.labels.reindex(rows) if self.learns(groups) else nobody,
+            self.groups.labels.reindex(rows) if self.learns else pd.Series(None, rows, object),
             wanted,
             options,
             self.model,
             in_mm3=self.measured.source.is_dir(),
         )
-        return study, features, columns
 
-    def find_features(self, table: Table, groups: Groups) -> Features:
-        """Find the features of a model to train: those that are listed, or all regions."""
+    def find_features(self, table: Table) -> Features:
+        """Find the features: those of a model, those that are listed, or all regions."""
+        if self.model is not None:
+            return Features(self.model.features)
+        if not self.is_measured:
+            return self.features
         options = self.options
         if options.features is not None:
             return Features(listed_features(options.features))
         people = () if self.alone else self.people.columns
         named = (*options.covariates, options.icv_column, options.site_column)
-        chosen = choose_features(table, {*people, *filter(None, named), groups.column}, self.alone)
+        used = {*people, *filter(None, named), self.groups.column}
+        chosen = choose_features(table, used, self.alone)
         if len(chosen.wanted) < MIN_FEATURES:
+            unused = list_briefly((f'{n} ({why})' for n, why in chosen.unused.items()), 3)
             raise DataError(
                 f'{table.source}: only {counted(len(chosen.wanted), "usable region")}, at least '
-                f'{MIN_FEATURES} are needed'
-                + ''.join(f'; {n}: {why}' for n, why in list(chosen.unused.items())[:3])
+                f'{MIN_FEATURES} are needed; not used: {unused or "none"}'
             )
         return chosen
 
-    def choose_columns(self, known: Table, groups: Groups, wanted: FeatureList) -> Columns:
+    def choose_columns(self, known: Table) -> tuple[PreprocessingOptions, dict[str, str]]:
         """Choose columns; a model that cannot learn sites uses those that it was trained with."""
         trained_with = None if self.model is None else self.model.options.site_column
         site = self.options.site_column or trained_with
         has_sites = site is not None and find_column(known.columns, site) is not None
-        adapt = self.adapt and not (groups.lacking and has_sites)
-        columns = choose_columns(self.options, known, self.model, adapt, wanted.scale_with_head)
-        if groups.column in columns.own.values():
+        adapt = self.adapt and not (self.groups.lacking and has_sites)
+        size = self.features.wanted.scale_with_head
+        options, own = choose_columns(self.options, known, self.model, adapt, size)
+        if self.groups.column in own.values():
             raise DataError(
-                f'{groups.column} is the diagnosis column; it cannot also be a covariate, head '
-                'size or site'
+                f'{self.groups.column} is the diagnosis column; it cannot also be a covariate, '
+                'head size or site'
             )
-        return columns
+        return options, own
 
     def read_measures(self, known: Table) -> Iterator[Table]:
         """Read the tables of further measures."""
@@ -667,27 +672,29 @@ class _Reader:
                 )
             yield table
 
-    def assemble(self, study: Study, found: _Found, cautions: Sequence[Caution]) -> Cohort:
+    def assemble(
+        self, study: Study, known: Table, times: pd.DataFrame, cautions: Sequence[Caution]
+    ) -> Cohort:
         """Make the cohort of who remains, and of other groups."""
-        known, times, groups, columns, features, measures = found
-        names, options = list(study.features.index), columns.options
+        names, options, groups = list(study.features.index), study.options, self.groups
         site = options.site_column
-        if self.model is None and site and study.people.loc[study.main, site].nunique() < 2:
-            options = replace(options, site_column=None)
+        notes = ['Site: all participants are treated as one site'] * (site not in {None, *self.own})
+        missed: list[Caution] = []
+        if self.model is None:
+            if site and study.people.loc[study.main, site].nunique() < 2:
+                options = replace(options, site_column=None)
+            notes, missed = describe_corrections(
+                self.options, options, known, study.wanted.scale_with_head
+            )
         visits = add_years(visit_columns((self.visits[n] for n in names), self.prefix), times)
         if self.use != 'compared' or groups.column:
             own = groups.labels if study.group.notna().any() else groups.of_two
             visits.insert(list(visits).index('is_first'), 'group', own.reindex(names))
+        measures = list(self.read_measures(known)) if self.is_measured or self.model else []
         tables = list(dict.fromkeys((self.measured, self.people, *measures)))
-        uses = uses_of_columns(tables, study.wanted, features.unused, columns, groups, known)
-        others, codes = self.others(found, uses)
-        notes: Sequence[str] = columns.notes
-        missed: list[Caution] = []
-        if self.model is None:
-            notes, missed = describe_corrections(
-                self.options, options, known, study.wanted.scale_with_head
-            )
-        learns = self.model is None or (self.adapt and not groups.lacking)
+        roles = self.roles(study.options)
+        uses = uses_of_columns(tables, study.wanted, self.features.unused, roles, known)
+        others, codes = self.others(known, measures, uses)
         excluded = visit_columns(self.visits.values(), self.prefix)
         excluded = excluded.assign(reason=pd.Series(self.reasons, dtype=object))
         everyone = Cohort(
@@ -697,19 +704,17 @@ class _Reader:
             others=others,
             wanted=study.wanted,
             options=options,
-            notes=(
-                *groups.notes(self.use == 'compared'), *notes, *describe_order(visits, learns)
-            ),
+            notes=(*groups.notes(self.use == 'compared'), *notes, *describe_order(visits)),
             exclusions=excluded.dropna(subset='reason'),
             measured=self.volumes_of_everyone(),
             uses=uses,
-        )  # fmt: skip
+        )
         cohort = everyone.select(study.main)
         warnings = (
-            *self.unadapted(cohort, groups),
+            *self.unadapted(cohort),
             *cautions,
             *missed,
-            *features.cautions,
+            *self.features.cautions,
             *warn_of_visits(cohort.visits, known.text, cohort.people),
             *self.contradictions(names),
             *codes,
@@ -717,15 +722,24 @@ class _Reader:
         apart = None if study.main.all() else everyone.select(~study.main)
         return replace(cohort, warnings=warnings, n_controls=cohort.counts[CONTROL], apart=apart)
 
-    def others(self, found: _Found, uses: pd.DataFrame) -> tuple[pd.DataFrame, list[Caution]]:
+    def roles(self, options: PreprocessingOptions) -> dict[str, str]:
+        """Return what the columns about participants that are used are for."""
+        extra = {options.icv_column: 'head size', options.site_column: 'site'}
+        return {self.groups.column: 'diagnosis'} | {
+            own: extra.get(name) or f'covariate {noun_of(own)}'.rstrip()
+            for name, own in self.own.items()
+        }
+
+    def others(
+        self, known: Table, measures: Sequence[Table], uses: pd.DataFrame
+    ) -> tuple[pd.DataFrame, list[Caution]]:
         """Return the other facts about visits as text; codes for missing values are missing."""
-        known = found.known
         regions = uses.loc[uses['taken_for'] == REGION, 'column']
-        used = {*found.columns.own.values(), found.groups.column, *known.joined, *regions}
-        used |= set(found.features.unused)
+        used = {*self.own.values(), self.groups.column, *known.joined, *regions}
+        used |= set(self.features.unused)
         facts = known.text[[name for name in known.columns if name not in used]]
         visits = {name: self.visits[name] for name in known.text.index}
-        for table in found.measures:
+        for table in measures:
             rows = table.of(visits).text
             facts = pd.concat([facts, rows[[n for n in rows if n not in {*facts, *used}]]], axis=1)
         facts = facts[[n for n in facts if role_of(n) not in NO_MEASURE]]
@@ -749,33 +763,31 @@ class _Reader:
         numbers = self.measured.typed().select_dtypes('number').set_axis(visits.index)
         return pd.concat([visits, numbers], axis=1)
 
-    def unadapted(self, cohort: Cohort, groups: Groups) -> Iterator[Caution]:
+    def unadapted(self, cohort: Cohort) -> Iterator[Caution]:
         """Warn of a model that cannot learn sites from the controls, or ignores their age."""
         if self.model is None or self.use == 'compared':
             return
-        if self.use == 'known' and groups.lacking:
-            yield not_adapted(groups.lacking)
+        if self.use == 'known' and self.groups.lacking:
+            yield not_adapted(self.groups.lacking)
         if cohort.counts[CONTROL] >= MIN_FOR_SCALE and ignores_age(cohort):
-            first = cohort.first_visits()
-            yield not_corrected_for_age(first.ages[first.groups == CONTROL])
+            yield AGE_IGNORED
 
     def contradictions(self, names: Sequence[str]) -> Iterator[Caution]:
         """Warn of ages, sexes and diagnoses that differ between the two tables."""
-        tables = (self.people, self.measured)
+        visits = {name: self.visits[name] for name in names}
+        first, second = (table.of(visits).text for table in (self.people, self.measured))
         roles: tuple[Role, ...] = () if self.alone else ('age', 'sex', 'diagnosis')
         for role in roles:
-            columns = [column_of(table.columns, role) for table in tables]
-            if None in columns:
+            columns = column_of(first, role), column_of(second, role)
+            if columns[0] is None or columns[1] is None:
                 continue
-            visits = {name: self.visits[name] for name in names}
-            one, two = (table.of(visits).text[name] for table, name in zip(tables, columns))
-            both = one.notna() & two.notna()
-            differ = one[both].map(_meant) != two[both].map(_meant)
+            pair = pd.DataFrame({'one': first[columns[0]], 'two': second[columns[1]]}).dropna()
+            differ = pair['one'].map(_meant) != pair['two'].map(_meant)
             if role == 'age':
-                differ = (to_numbers(one) - to_numbers(two)).abs()[both] > YEARS_APART
+                differ = pair.apply(to_numbers).diff(axis=1)['two'].abs() > YEARS_APART
             if differ.mean() > OFTEN_OTHER:
                 yield Caution(
-                    f'{one.name}: {self.people.source.name} and {self.measured.source.name} '
+                    f'{columns[0]}: {self.people.source.name} and {self.measured.source.name} '
                     f'disagree for {int(differ.sum())} of {len(differ)} visits, such as '
                     f'{differ.idxmax()}',
                     f'{self.people.source.name} is used',
@@ -787,17 +799,6 @@ class _Reader:
 def _meant(word: str) -> str:
     """Reduce the ways to write a word, or a sex, to one."""
     return sex_of(word) or letters_of(word)
-
-
-class _Found(NamedTuple):
-    """What a cohort is made of: facts and times of visits, and what columns were chosen."""
-
-    known: Table
-    times: pd.DataFrame
-    groups: Groups
-    columns: Columns
-    features: Features
-    measures: Sequence[Table]
 
 
 NO_MEASURE: tuple[Role, ...] = ('participant', 'session', 'date', 'birth', 'identifier', 'index')
@@ -817,10 +818,9 @@ def _require_same_ids(volumes: Table, people: Table) -> None:
         return
     listed = list_briefly((f'{volumes.prefix}{name}' for name in absent), 5)
     there = list_briefly((f'{people.prefix}{name}' for name in sorted(known)), 3)
-    hint = 'ids differ in case, zeros or punctuation only: ' if alike else ''
     raise DataError(
-        f'{listed}: in {volumes.source} but not in {people.source} (ids there: {there}); '
-        f'{hint}write them alike in both tables'
+        f'{listed}: in {volumes.source} but not in {people.source} (ids there: {there}); write ids '
+        'alike in both tables, with the same case, zeros and punctuation'
     )
 
 
@@ -844,11 +844,8 @@ def _require_labels(
 
 
 def _all_excluded(reasons: Reasons) -> DataError:
-    n = len({name.partition('_ses-')[0] for name in reasons})
-    who = 'the only participant was' if n == 1 else f'all {n} participants were'
-    return DataError(
-        f'{who} excluded: {summarise_reasons(reasons.values())}; correct the tables or the options'
-    )
+    why = summarise_reasons(reasons.values())
+    return DataError(f'everyone is excluded: {why}; correct the tables or the options')
 
 
 def ignores_age(cohort: Cohort) -> bool:
@@ -868,19 +865,15 @@ def not_adapted(reason: str = '') -> Caution:
     )
 
 
-def not_corrected_for_age(ages: pd.Series | None) -> Caution:
-    """Warn of a model that learns sites from controls (of these ages) without regard to age."""
-    known = pd.Series(dtype=float) if ages is None else ages
-    whose = f' (here {known.min():.3g} to {known.max():.3g} years)' if known.notna().any() else ''
-    return Caution(
-        f'The model does not correct for age, and the ageing of the controls{whose} is taken for '
-        'an effect of the scanner',
-        'R-indices of the site are too low if these controls are older than those that the model '
-        'was trained with, and too high if they are younger',
-        'Use controls of the ages of the training sample, or compare participants within the site '
-        'only',
-        HARMONIZATION,
-    )
+AGE_IGNORED = Caution(
+    'The model does not correct for age, and the ageing of controls is taken for an effect of the '
+    'scanner',
+    'R-indices of the site are too low if its controls are older than those that the model was '
+    'trained with, and too high if they are younger',
+    'Use controls of the ages of the training sample, or compare participants within the site only',
+    HARMONIZATION,
+)
+"""Warning of a model that learns sites from controls without regard to age."""
 
 
 def with_logged(cohort: Cohort) -> Cohort:

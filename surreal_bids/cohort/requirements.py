@@ -52,14 +52,11 @@ class PreprocessingOptions:
     def __post_init__(self) -> None:
         if self.icv != 'none' and self.icv_column is None:
             raise UsageError(f'--icv {self.icv} needs an ICV column; name it with --icv-column')
-        if self.icv_column in self.covariates:
+        both = {self.icv_column, self.site_column} & {*self.covariates}
+        if both:
             raise UsageError(
-                f'{self.icv_column} is both the ICV column and a covariate; use it once'
-            )
-        if self.site_column in self.covariates:
-            raise UsageError(
-                f'{self.site_column} is both the site column and a covariate; remove it from the '
-                'covariates, since ComBat removes the effects of sites'
+                f'{both.pop()} is a covariate and the ICV or site column; remove it from the '
+                'covariates'
             )
 
     @property

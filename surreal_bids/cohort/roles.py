@@ -75,11 +75,12 @@ ICV_WORDS: Mapping[ICVHandling, str] = {
 }
 """Description of each correction for head size."""
 
-REGION, MEASURE, NOT_USED = 'region', 'measure', 'not used'
-
-FRAME = ('table', 'column', 'taken_for', 'why')
+REGION, FRAME = 'region', ('table', 'column', 'taken_for')
 LISTED = 4
 """Columns of one kind that are listed; the others are counted."""
+
+COMPARED: tuple[Role | None, ...] = ('age', 'sex', 'site', 'icv', 'date')
+"""Roles of columns that describe participants even if nothing is corrected for them."""
 
 
 class Features(NamedTuple):
@@ -170,13 +171,10 @@ def _no_regions(volumes: Table, columns: Iterable[str], numbered: bool) -> dict[
 
 def _dropped(lost: Mapping[str, str]) -> Iterator[Caution]:
     """Warn of columns that may be regions but are not used."""
-    listed = [
-        f'{list_briefly([name for name in lost if lost[name] == why], 5)} ({why})'
-        for why in dict.fromkeys(lost.values())
-    ]
     if lost:
+        listed = list_briefly((f'{name} ({why})' for name, why in lost.items()), 5)
         yield Caution(
-            f'Regions that are not used: {"; ".join(listed)}',
+            f'Regions that are not used: {listed}',
             'Patterns do not include them',
             'Correct or rename the columns, or list all regions in a file for --features',
             PARTICIPANTS,
@@ -272,35 +270,13 @@ def read_features(table: Table, wanted: FeatureList) -> pd.DataFrame:
         return build_features(pd.DataFrame(volumes, table.text.index), wanted.features)
 
 
-@dataclass(frozen=True, eq=False)
-class Columns:
-    """Columns about participants to use.
-
-    Attributes
-    ----------
-    options
-        Options of preprocessing; the columns are those of the model, if there is one.
-    own
-        Column of the tables for each column of `options`; the site may be missing.
-    defaults
-        Columns that are used by default.
-    notes
-        How a site was found that the tables lack.
-    """
-
-    options: PreprocessingOptions
-    own: Mapping[str, str]
-    defaults: Collection[str] = ()
-    notes: tuple[str, ...] = ()
-
-
 def choose_columns(
     config: CohortOptions,
     people: Table,
     model: Requirements | None = None,
     adapt: bool = True,
     corrects_size: bool = True,
-) -> Columns:
+) -> tuple[PreprocessingOptions, dict[str, str]]:
     """Find the columns of covariates, head size and site.
 
     Parameters
@@ -315,6 +291,13 @@ def choose_columns(
         Whether the model learns the sites of these participants first.
     corrects_size
         Whether features depend on head size, unlike cortical thickness.
+
+    Returns
+    -------
+    options
+        Options of preprocessing; the columns are those of the model, if there is one.
+    own
+        Column of the tables for each column of `options`; the site may be missing.
 
     Raises
     ------
@@ -340,9 +323,7 @@ def choose_columns(
         site_column=None if site == NONE else site,
         impute=config.impute,
     )
-    own = _require(people, options.columns)
-    named = {*config.covariates, config.icv_column, config.site_column}
-    return Columns(options, own, defaults={*own.values()} - named)
+    return options, _require(people, options.columns)
 
 
 def _require(people: Table, names: Iterable[str], why: str = '') -> dict[str, str]:
@@ -405,7 +386,7 @@ def describe_corrections(
     if options.site_column:
         used['site'] = f'{options.site_column}; ComBat'
     done = [f'{NOUNS.get(role, role)} ({column})' for role, column in used.items() if column]
-    done += [name for name in options.covariates if role_of(name) not in chosen]
+    done += [name for name in options.covariates if role_of(name) not in used]
     lacking = {
         role: f'{NOUNS.get(role, role)} ({chosen[role] or _why_unknown(people, role)})'
         for role, column in used.items()
@@ -413,7 +394,9 @@ def describe_corrections(
     }
     notes = [f'Corrected for: {", ".join(done) or "nothing"}']
     notes += [f'Not corrected for: {", ".join(lacking.values())}'] * bool(lacking)
-    missed = [why for role, why in lacking.items() if not chosen[role] and role != 'site']
+    sex = column_of(people.columns, 'sex')
+    sound = ('site', 'sex') if sex and len(set(people.text[sex].dropna())) == 1 else ('site',)
+    missed = [why for role, why in lacking.items() if not chosen[role] and role not in sound]
     caution = Caution(
         f'Not corrected for {"; ".join(missed)}',
         'Patterns may show differences in these instead of disease',
@@ -432,7 +415,9 @@ def _why_unknown(people: Table, role: Role) -> str:
     return f'{found} has no values' if values.empty else f'{found} is {values.iloc[0]} in everyone'
 
 
-def _for_model(config: CohortOptions, people: Table, model: Requirements, adapt: bool) -> Columns:
+def _for_model(
+    config: CohortOptions, people: Table, model: Requirements, adapt: bool
+) -> tuple[PreprocessingOptions, dict[str, str]]:
     """Find the columns of a model by name, else by role; the site may be missing."""
     if config.covariates or config.icv:
         raise UsageError(
@@ -442,16 +427,11 @@ def _for_model(config: CohortOptions, people: Table, model: Requirements, adapt:
     site = model.options.site_column or (SITE if adapt else None)
     options = replace(model.options, site_column=site)
     wanted = {name: _column_for(name, config, options, people) for name in options.columns}
-    notes: tuple[str, ...] = ()
-    why = '; the model needs it'
     if site is not None:
         wanted[site] = config.site_column or (_default(people, 'site') if adapt else site) or NONE
-        why += ', with sites spelled as in "surreal-gan card"'
-    if site is not None and wanted[site] == NONE:
-        del wanted[site]
-        notes = ('Site: all participants are treated as one site',)
-    columns = _require(people, wanted.values(), why)
-    return Columns(options, {name: columns[own] for name, own in wanted.items()}, notes=notes)
+    wanted = {name: own for name, own in wanted.items() if name != site or own != NONE}
+    columns = _require(people, wanted.values(), '; the model needs it (see surreal-gan card)')
+    return options, {name: columns[own] for name, own in wanted.items()}
 
 
 def _column_for(
@@ -503,19 +483,14 @@ class Groups:
 
     def notes(self, only_compared: bool) -> list[str]:
         """Describe the groups in one line; none if they are not known."""
-        if not self.controls:
-            return []
-        how = 'as given'
-        if only_compared:
-            how = 'detected automatically, for comparisons only: R-indices do not depend on them'
-        elif self.recognised:
-            how = 'detected automatically; override with --control-label and --patient-label'
-        if not self.column:
-            return ['Groups: all participants are controls (as given)']
         others = sorted(set(self.labels.dropna()) - {CONTROL, PATIENT})
         groups = {'controls': self.controls, 'patients': self.patients, 'other groups': others}
         who = [f'{group}: {", ".join(labels)}' for group, labels in groups.items() if labels]
-        return [f'Groups: column {self.column}, {", ".join(who)} ({how})']
+        how = 'detected automatically; override with --control-label and --patient-label'
+        how = how if self.recognised else 'as given'
+        how += '; for comparisons only: R-indices do not depend on them' * only_compared
+        column = f'column {self.column}, ' if self.column else ''
+        return [f'Groups: {column}{", ".join(who)} ({how})'] if self.controls else []
 
 
 def find_groups(
@@ -563,26 +538,19 @@ def _divide(
     if column is None or (model is not None and column in model.options.columns):
         if config.control_label == (EVERYONE,):
             return Groups(pd.Series(CONTROL, people.text.index), controls=(EVERYONE,))
-        raise DataError(_no_diagnosis(people, use))
+        everyone = f', or state that everyone is a control with --control-label {EVERYONE}'
+        raise DataError(
+            f'{_files(people)}: no column {" or ".join(NAMES["diagnosis"][:3])}; name the column '
+            'of the diagnosis with --group-column, or add the table that has it with '
+            f'--participants{everyone * (use == "controls")}'
+        )
     values = people.names(column)
-    try:
+    with prefix_errors(f'{people.source_of(column)}: column {column}'):
         controls, patients = _labels(values, config, model is None and use == 'known')
-    except DataError as error:
-        raise DataError(f'{people.source_of(column)}: column {column} {error}') from error
     roles = dict.fromkeys(controls, CONTROL) | dict.fromkeys(patients, PATIENT)
     recognised = not (config.control_label and config.patient_label)
     labels = values.map(lambda value: roles.get(value, value), na_action='ignore')
     return Groups(labels.rename('group'), column, controls, patients, recognised)
-
-
-def _no_diagnosis(people: Table, use: GroupUse) -> str:
-    everyone = f', or state that everyone is a control with --control-label {EVERYONE}'
-    return (
-        f'{_files(people)}: no column {" or ".join(NAMES["diagnosis"][:3])}; name the diagnosis '
-        f'column with --group-column{everyone if use == "controls" else ""} '
-        f'({alternatives(NAMES["diagnosis"][:3], people.columns)}); if another table has it, add '
-        'that table with --participants'
-    )
 
 
 def _labels(
@@ -590,26 +558,36 @@ def _labels(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the labels of controls and patients: as given, else recognised."""
     present = sorted(set(values.dropna()))
-    controls, patients = tuple(config.control_label), tuple(config.patient_label)
+    there = f'the values are {list_briefly(present) or "all missing"}'
+    controls, patients = config.control_label, config.patient_label
     absent = [label for label in (*controls, *patients) if label not in present]
     if absent:
         raise DataError(
-            f'has no row with the value {list_briefly(absent)} ({alternatives(absent, present)}); '
-            'correct --control-label or --patient-label'
+            f'no row with {list_briefly(absent)}, {there}; correct --control-label or '
+            '--patient-label'
         )
-    if not present:
-        raise DataError('is empty; fill it in, or choose another column with --group-column')
     codes = next((codes for codes in CODES if set(codes) == set(present)), {})
     controls = controls or _recognised_controls(present, patients, codes)
-    others = tuple(value for value in present if value not in controls)
-    if both and not patients and len(others) != 1:
+    if not controls:
         raise DataError(
-            f'has {"several" if others else "no"} values besides {list_briefly(controls)} '
-            f'({list_briefly(others)}); choose the patients with --patient-label (other groups are '
-            'scored, not trained on), or another column with --group-column'
+            f'{there}, and not exactly one of these means controls by its name; choose the '
+            'controls with --control-label, or another column with --group-column'
         )
+    others = tuple(value for value in present if value not in controls)
     patients = patients or (others if len(others) == 1 else ())
-    _refuse_swapped(controls, patients, codes)
+    if both and not patients:
+        raise DataError(
+            f'{there}, of which {list_briefly(controls)} means controls; choose the patients with '
+            '--patient-label (other groups are scored, not trained on), or another column with '
+            '--group-column'
+        )
+    wrong = [v for v in patients if letters_of(v) in CONTROL_WORDS or v in controls]
+    wrong += [v for v in controls if letters_of(v) in PATIENT_WORDS or codes.get(v) == PATIENT]
+    if wrong:
+        raise DataError(
+            f'{list_briefly(wrong)} means the opposite of what --control-label and --patient-label '
+            'say; correct them, or rename the values'
+        )
     return controls, patients
 
 
@@ -618,37 +596,16 @@ def _recognised_controls(
 ) -> tuple[str, ...]:
     """Find the only label of controls: by its name or code, or besides those of patients."""
     rest = tuple(value for value in present if value not in patients)
-    known = [v for v in rest if codes.get(v) == CONTROL or letters_of(v) in CONTROL_WORDS]
-    if not known and patients and len(rest) == 1:
-        return rest
-    if len(known) != 1:
-        raise DataError(
-            f'has the values {list_briefly(present)}, and {"several" if known else "none"} of '
-            'these mean controls by common names; choose the controls with --control-label'
-        )
-    return tuple(known)
-
-
-def _refuse_swapped(
-    controls: Collection[str], patients: Collection[str], codes: Mapping[str, str]
-) -> None:
-    """Refuse labels that mean the opposite group, or both groups."""
-    wrong = [v for v in patients if letters_of(v) in CONTROL_WORDS or v in controls]
-    wrong += [v for v in controls if letters_of(v) in PATIENT_WORDS or codes.get(v) == PATIENT]
-    if wrong:
-        raise DataError(
-            f'has labels that look swapped: controls are {list_briefly(controls)}, patients '
-            f'{list_briefly(patients)}, but {list_briefly(wrong)} means the opposite; correct '
-            '--control-label and --patient-label, or rename the values'
-        )
+    known = tuple(v for v in rest if codes.get(v) == CONTROL or letters_of(v) in CONTROL_WORDS)
+    known = known or (rest if patients else ())
+    return known if len(known) == 1 else ()
 
 
 def uses_of_columns(
     tables: Sequence[Table],
     wanted: FeatureList,
     unused: Mapping[str, str],
-    columns: Columns,
-    groups: Groups,
+    roles: Mapping[str, str],
     people: Table,
 ) -> pd.DataFrame:
     """List what every column of the tables was taken for.
@@ -659,69 +616,56 @@ def uses_of_columns(
         Volumes, participants if they have a table, and further measures.
     wanted, unused
         The features, and why other columns of volumes are none.
-    columns, groups
-        Columns about participants that are used, and groups.
+    roles
+        Columns about participants that are used, and for what.
     people
         Facts about visits, joined from the tables.
     """
-    regions = _region_columns(tables[0], wanted)
-    roles = {groups.column: ('diagnosis', '')} if groups.column else {}
-    use: tuple[str, str] | None
-    extra = {columns.options.icv_column: 'head size', columns.options.site_column: 'site'}
-    for name, own in columns.own.items():
-        role = extra.get(name) or f'covariate {noun_of(own)}'.rstrip()
-        roles[own] = (role, 'by default' if own in columns.defaults else '')
     rows = []
-    for number, each in enumerate(tables):
-        ids = {each.id_column: 'id', each.session_column: 'session'}
-        rows += [(each.source.name, name, role, '') for name, role in ids.items() if name]
-        for name in each.columns:
-            use = roles.get(name) if people.source_of(name) == each.source else None
-            if use is None and number == 0 and (name in regions or name in unused):
-                use = (REGION, '') if name in regions else (NOT_USED, unused[name])
-            rows.append((each.source.name, name, *(use or _use_of(name, roles, groups, each))))
+    for table in tables:
+        uses = {name: _use_of(table.text[name], roles) for name in table.columns}
+        if table is tables[0]:
+            uses |= {name: f'not used: {why}' for name, why in unused.items()}
+            uses |= dict.fromkeys(_region_columns(table, wanted), REGION)
+        uses |= {
+            name: role
+            for name, role in roles.items()
+            if name in uses and people.source_of(name) == table.source
+        }
+        ids = {table.id_column: 'id', table.session_column: 'session'}
+        rows += [(table.source.name, name, use) for name, use in (ids | uses).items() if name]
     return pd.DataFrame(rows, columns=list(FRAME), dtype=object)
 
 
-def _region_columns(measured: Table, wanted: FeatureList) -> set[str]:
+def _region_columns(measured: Table, wanted: FeatureList) -> list[str]:
     """Return the columns of volumes that are features, or parts of them."""
     folded = {name.lower() for name in wanted.names}
     needed = {index for feature in wanted.features for index in feature.indices}
-    parts = {name for name in measured.columns if muse_index(name) in needed} if needed else set()
-    return parts | {name for name in measured.columns if name.lower() in folded}
+    return [n for n in measured.columns if n.lower() in folded or muse_index(n) in needed]
 
 
-def _use_of(
-    name: str, roles: Mapping[str, tuple[str, str]], groups: Groups, table: Table
-) -> tuple[str, str]:
+def _use_of(cells: pd.Series, roles: Iterable[str]) -> str:
     """Return the use of a column without a role: measures are compared with R-indices."""
-    role = role_of(name)
-    if table.text[name].isna().all():
-        return NOT_USED, 'no values'
-    if role is None:
-        return MEASURE, ''
-    used = column_of(roles, role)
-    if used:
-        return NOT_USED, f'{noun_of(name)}: {used} is used'
-    if role == 'diagnosis':
-        return NOT_USED, groups.lacking
-    return (noun_of(name), '') if role in ('age', 'sex', 'site', 'icv', 'date') else (
-        NOT_USED, noun_of(name))  # fmt: skip
+    role, noun = role_of(cells.name), noun_of(cells.name)
+    if cells.isna().all():
+        return 'not used: no values'
+    if role in COMPARED and column_of(roles, role) is None:
+        return noun
+    return f'not used: {noun}' if noun else 'measure'
 
 
 def group_uses(uses: pd.DataFrame) -> pd.DataFrame:
     """List the columns of each table with the same use in one row."""
-    rows = []
-    for (table, use, why), part in uses.groupby(list(FRAME[:1] + FRAME[2:]), sort=False):
-        names = part['column'].tolist()
-        number = f'{len(names)}: ' if len(names) > LISTED else ''
-        rows.append((table, use, number + list_briefly(names, LISTED), why))
-    return pd.DataFrame(rows, columns=['Table', 'Taken for', 'Columns', 'Why'])
+    rows = [
+        (table, use, list_briefly(part['column'], LISTED))
+        for (table, use), part in uses.groupby(['table', 'taken_for'], sort=False)
+    ]
+    return pd.DataFrame(rows, columns=['Table', 'Taken for', 'Columns'])
 
 
 def describe_uses(uses: pd.DataFrame) -> Iterator[str]:
     """Write what columns were taken for, as lines of text."""
     for table, part in group_uses(uses).groupby('Table', sort=False):
-        kinds = part['Taken for'] + part['Why'].map(lambda why: f' ({why})' if why else '')
         yield f'Columns of {table}, as they were read:'
-        yield from (f'  {line}' for line in align(list(zip(kinds, part['Columns']))).splitlines())
+        lines = align(list(zip(part['Taken for'], part['Columns']))).splitlines()
+        yield from (f'  {line}' for line in lines)

@@ -228,40 +228,15 @@ def add_years(visits: pd.DataFrame, times: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-CONVERSION = [CONTROL, PATIENT]
-"""Groups of a participant who became a patient after the first visit."""
-
-
-def describe_order(visits: pd.DataFrame, learns: bool = True) -> list[str]:
-    """Describe how the visits of participants with several visits are sorted.
-
-    Parameters
-    ----------
-    visits
-        Result of :func:`add_years`.
-    learns
-        Whether a model learns from these participants, at least their sites.
-    """
-    several = set(visits.loc[visits[PARTICIPANT].duplicated(), PARTICIPANT])
-    if not several:
-        return []
+def describe_order(visits: pd.DataFrame) -> list[str]:
+    """Describe how the visits of participants with several visits (`add_years`) are sorted."""
+    several = visits.loc[visits[PARTICIPANT].duplicated(), PARTICIPANT]
     first = visits[visits[PARTICIPANT].isin(several) & visits['is_first']]
-    counts = first['order_by'].value_counts()
-    how = ', '.join(f'by {by} in {counts[by]}' for by in (DATE, AGE, NAME) if by in counts)
-    converted = [who for who, groups in _group_changes(visits) if groups == CONVERSION]
+    how = [f'by {by} in {n}' for by, n in first['order_by'].value_counts().items()]
     return [
-        f'Visits: {counted(len(several), "participant")} with several visits, sorted {how}'
-        + ('; models learn from the first visit only' if learns else '')
-        + (f'; {list_briefly(converted, 5)} became a patient after the first' if converted else '')
-    ]
-
-
-def _group_changes(visits: pd.DataFrame) -> Iterator[tuple[str, list[str]]]:
-    """Yield each participant with the groups of the visits in order, without repeats."""
-    if 'group' not in visits:
-        return
-    for who, groups in visits['group'].dropna().groupby(visits[PARTICIPANT], sort=False):
-        yield str(who), groups[groups != groups.shift()].tolist()
+        f'Visits: {counted(len(first), "participant")} with several visits, sorted '
+        f'{", ".join(how)}; models learn from the first visit only'
+    ] * bool(how)
 
 
 LONG_YEARS = 0.5
@@ -312,9 +287,11 @@ def _doubtful_order(several: pd.DataFrame) -> Iterator[Caution]:
             'Add dates or ages (sessions.tsv)',
             PARTICIPANTS,
         )
-    changes = dict(_group_changes(several))
-    wrong = [who for who, groups in changes.items() if groups not in ([groups[0]], CONVERSION)]
-    if wrong:
+    group = several.get('group', pd.Series(dtype=object)).dropna()
+    before = group.groupby(several[PARTICIPANT].reindex(group.index)).shift()
+    recovered = group.index[(before == PATIENT) & (group == CONTROL)]
+    wrong = several.loc[recovered, PARTICIPANT].unique()
+    if len(wrong):
         yield Caution(
             f'Diagnosis: {list_briefly(wrong, 5)} changed from patient to control between visits',
             'The group of the first visit is used, which may be wrong',

@@ -65,23 +65,6 @@ def _output(output_dir: Path, name: str, visit: Visit, atlas: str | None = None)
     return output_path(output_dir, name, participant=visit[0], session=visit[1], **entities)
 
 
-def _other_atlases(output_dir: Path) -> set[str]:
-    """Return the names of atlases with volumes."""
-    paths = output_dir.glob('sub-*/**/*_seg-*_dseg.tsv')
-    return {path.name.rsplit('_seg-', maxsplit=1)[1].split('_')[0] for path in paths}
-
-
-def _why_none(output_dir: Path, atlas: str) -> str:
-    """Explain why there are no usable volumes of an atlas."""
-    others = _other_atlases(output_dir)
-    if atlas in others:
-        return ' of a complete run (see logs/*_record.json)'
-    if others:
-        names = ', '.join(sorted(others))
-        return f' (there are volumes of {names}; use the same --segmentation)'
-    return ''
-
-
 def collect_volumes(output_dir: Path, atlas: str) -> Table:
     """Read all volumes that the participant level wrote.
 
@@ -95,9 +78,9 @@ def collect_volumes(output_dir: Path, atlas: str) -> Table:
     found = find_segmented(output_dir, atlas)
     if not found:
         raise DataError(
-            f'{output_dir}: no regional volumes (sub-*/anat/*_seg-{atlas}_dseg.tsv)'
-            f'{_why_none(output_dir, atlas)}; run the participant level first, or add a table with '
-            '--roi-table'
+            f'{output_dir}: no regional volumes (sub-*/anat/*_seg-{atlas}_dseg.tsv) of a complete '
+            'run (logs/*_record.json); run the participant level first with this --segmentation, '
+            'or add a table with --roi-table'
         )
     _require_same_options(output_dir, found)
     volumes = {visit_name(visit): _read_segmentation(path) for visit, path in found.items()}

@@ -101,8 +101,6 @@ def test_what_orders_visits_is_said(tmp_path):
         'Visits: 1 participant with several visits, sorted by name in 1; models learn from the '
         'first visit only',
     ]
-    applied = describe_order(visits, learns=False)
-    assert applied[0] == 'Visits: 1 participant with several visits, sorted by name in 1'
 
 
 def warnings_of(tmp_path, cells, sessions=('1', '2', '10'), ages=()):
