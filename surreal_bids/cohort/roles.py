@@ -541,8 +541,8 @@ def _divide(
         everyone = f', or state that everyone is a control with --control-label {EVERYONE}'
         raise DataError(
             f'{_files(people)}: no column {" or ".join(NAMES["diagnosis"][:3])}; name the column '
-            'of the diagnosis with --group-column, or add the table that has it with '
-            f'--participants{everyone * (use == "controls")}'
+            f'of the diagnosis with --group-column{everyone * (use == "controls")}; if another '
+            'table has it, add that table with --participants'
         )
     values = people.names(column)
     with prefix_errors(f'{people.source_of(column)}: column {column}'):
@@ -563,7 +563,7 @@ def _labels(
     absent = [label for label in (*controls, *patients) if label not in present]
     if absent:
         raise DataError(
-            f'no row with {list_briefly(absent)}, {there}; correct --control-label or '
+            f'no row with the value {list_briefly(absent)}, {there}; correct --control-label or '
             '--patient-label'
         )
     codes = next((codes for codes in CODES if set(codes) == set(present)), {})
