@@ -443,9 +443,10 @@ def few_controls(study: Study) -> Iterator[Finding]:
 def few_at_sites(study: Study) -> Iterator[Finding]:
     """Few controls at a site."""
     column = study.options.site_column
-    sizes = study.people.loc[study.controls, column].value_counts() if column else ()
-    if len(sizes) > 1:
-        yield from _small_sites(sizes, FEW_AT_SITE if study.training else FEW_FOR_A_MODEL)
+    if column is not None:
+        sizes = study.people.loc[study.controls, column].value_counts()
+        advised = FEW_AT_SITE if study.training else FEW_FOR_A_MODEL
+        yield from _small_sites(sizes if len(sizes) > 1 else sizes[:0], advised)
 
 
 def _small_sites(sizes: pd.Series, advised: int = FEW_FOR_A_MODEL) -> Iterator[Finding]:

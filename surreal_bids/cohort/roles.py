@@ -79,7 +79,7 @@ REGION, FRAME = 'region', ('table', 'column', 'taken_for')
 LISTED = 4
 """Columns of one kind that are listed; the others are counted."""
 
-COMPARED: tuple[Role | None, ...] = ('age', 'sex', 'site', 'icv', 'date')
+COMPARED: tuple[Role, ...] = ('age', 'sex', 'site', 'icv', 'date')
 """Roles of columns that describe participants even if nothing is corrected for them."""
 
 
@@ -649,7 +649,7 @@ def _use_of(cells: pd.Series, roles: Iterable[str]) -> str:
     role, noun = role_of(cells.name), noun_of(cells.name)
     if cells.isna().all():
         return 'not used: no values'
-    if role in COMPARED and column_of(roles, role) is None:
+    if role and role in COMPARED and column_of(roles, role) is None:
         return noun
     return f'not used: {noun}' if noun else 'measure'
 
