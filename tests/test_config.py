@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surreal_bids.cli.app import parse_arguments
-from surreal_bids.cli.main import TYPES, config_to_toml, write_config
+from surreal_bids.cli.main import TYPES, write_config
 from surreal_bids.config import AppConfig, check_config, flag_of, options_of
 from surreal_bids.exceptions import UsageError
 from surreal_bids.harmonization.covariates import ICVHandling
@@ -51,17 +51,6 @@ def test_a_file_gives_the_configuration_that_was_written(tmp_path_factory, optio
     config = AppConfig(**REQUIRED, **options)
     path = write_config(tmp_path_factory.mktemp('config') / 'config.toml', config)
     assert parse_arguments([*ARGUMENTS, '--config-file', str(path)])[0] == config
-
-
-def test_toml_is_readable():
-    config = AppConfig(Path('in'), Path('out'), ('participant',), n_patterns=(2, 3), map_tissues=())
-    lines = config_to_toml(config).splitlines()
-    first = ['bids_dir = "in"', 'output_dir = "out"', 'analysis_levels = ["participant"]']
-    assert lines[:3] == first
-    assert {'n_patterns = [2, 3]', 'dry_run = false', 'preset = "sparse"', 'map_tissues = []'} <= {
-        *lines
-    }
-    assert not any(line.startswith(('nprocs', 'ortho')) for line in lines), 'not set'
 
 
 def test_defaults_are_those_of_the_model():

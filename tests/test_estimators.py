@@ -177,9 +177,3 @@ def test_read_only_arrays_in_any_order_will_do(estimator, order):
     values.flags.writeable = False
     found = transform(clone(estimator).fit(values, label), values, label)
     np.testing.assert_array_equal(found, expected)
-
-
-def test_set_params_takes_effect():
-    X, label = data_for(GAN)
-    gan = clone(GAN).set_params(n_patterns=1)
-    assert gan.fit(X, label).transform(X).shape == (24, 1)

@@ -1,4 +1,3 @@
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -17,8 +16,6 @@ from surreal_bids.analysis.change import (
     noise_of_results,
     sites_of,
 )
-from surreal_bids.analysis.engine import analyse_applied
-from surreal_bids.analysis.outputs import write_tables
 from surreal_bids.cohort.requirements import ONE_SITE
 from surreal_bids.rindices.crossfit import (
     HELD_OUT,
@@ -131,16 +128,6 @@ def test_limits_hold_for_errors_as_large_as_those_of_people_scanned_twice():
 def test_one_visit_of_everyone_is_no_change(cohort, results, model):
     first = cohort.first_visits()
     assert follow_visits(first, model, results) == (None, None, '')
-
-
-@pytest.mark.slow
-def test_what_changed_is_written_with_a_description(tmp_path, cohort, model):
-    found = analyse_applied(cohort, model)
-    write_tables(found, {'changes': tmp_path / 'changes.tsv'})
-    written = pd.read_csv(tmp_path / 'changes.tsv', sep='\t', na_values='n/a')
-    assert written['reliable'].sum() == (found.changes['reliable'] == 'true').sum() > 0
-    described = json.loads((tmp_path / 'changes.json').read_text())
-    assert list(described) == list(written) == CHANGE_COLUMNS
 
 
 @pytest.mark.parametrize(

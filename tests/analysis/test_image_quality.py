@@ -148,7 +148,3 @@ def test_names_that_are_no_labels_have_no_images(tmp_path, name, session):
     visit = pd.DataFrame({'participant_id': [name], 'session_id': [session]})
     cohort = SimpleNamespace(measured=visit)
     assert read_image_quality(tmp_path, cohort) is None
-
-
-def test_cohort_without_images_has_no_table(tmp_path, cohort):
-    assert read_image_quality(tmp_path, cohort) is None

@@ -16,7 +16,6 @@ from surreal_bids.analysis.statistics import (
 )
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.rindices.model import TableModel, prepare
-from surreal_bids.text import plain_number
 from tests.cohort.study import make_study
 
 
@@ -130,11 +129,3 @@ def test_groups_are_compared_in_age_though_nothing_was_done_about_it(tmp_path):
     assert list(table.index) == ['sex', 'site', 'age', 'icv']
     assert table.loc['age', 'test'] == 'Welch t'
     assert table.loc['age', 'p'] < 1e-6
-
-
-@pytest.mark.parametrize(
-    ('value', 'text'),
-    [(0.51234, '0.5123'), (1413.2, '1413'), (9999.6, '10,000'), (-1.4e6, '-1,400,000')],
-)
-def test_large_numbers_have_no_exponent(value, text):
-    assert plain_number(value) == text

@@ -21,7 +21,6 @@ from surreal_bids.analysis.patterns import (
 from surreal_bids.cohort.cohort import Cohort, read_cohort
 from surreal_bids.config import TrainingOptions
 from surreal_bids.model.training import pattern_changes
-from surreal_bids.regions import Feature, readable_name
 from surreal_bids.rindices.model import (
     TableModel,
     prepare,
@@ -103,18 +102,6 @@ def test_the_spread_over_folds_is_that_of_matched_patterns(cohort, monkeypatch):
     fitted = SimpleNamespace(models=models, names=names)
     found = patterns._spread_of_folds(fitted, cohort, ['r1', 'r2'])
     np.testing.assert_allclose(found, [[1, 0], [0, 1.5]])
-
-
-@pytest.mark.parametrize(
-    ('feature', 'name'),
-    [
-        (Feature('MUSE_47', (47,)), 'Right hippocampus'),
-        (Feature('hippocampus', (47, 48)), 'hippocampus'),
-        (Feature('thickness', ()), 'thickness'),
-    ],
-)
-def test_features_have_names_for_people(feature, name):
-    assert readable_name(feature) == name
 
 
 def test_regions_are_painted_with_their_values():

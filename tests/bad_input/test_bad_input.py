@@ -92,11 +92,6 @@ def other_tensors(study: Study) -> None:
     tensors.write_bytes(content)
 
 
-def filled(study: Study) -> None:
-    study.out.mkdir()
-    (study.out / 'thesis.txt').write_text('years of work')
-
-
 def hard_link_to_the_table(study: Study) -> None:
     os.link(study.volumes, study.folder / 'same.tsv')
     study.add('--out', study.folder / 'same.tsv', '--overwrite')
@@ -154,10 +149,6 @@ OF_TABLES = {
     'out-in-a-file': Case(
         options('--out', '{folder}/volumes.tsv/r.tsv'), [r'volumes\.tsv'], ('fit', 'apply'),
         OUTPUT),
-    'out-exists': Case(
-        lambda s: s.results.write_text('precious'), [r'rindices\.tsv', '--overwrite'], ('apply',),
-        OUTPUT),
-    'out-of-others': Case(filled, ['out', r'thesis\.txt'], ('fit',), OUTPUT),
     'table-is-an-output': Case(
         table_in_outputs, [r'roi_volumes\.tsv'], ('group', 'group_apply'), OUTPUT),
     'model-is-an-output': Case(model_in_outputs, ['models'], ('group_apply',), OUTPUT),

@@ -19,7 +19,7 @@ def _config(**options):
         ({'segmentation': '/data/other'}, 'other'),
         ({'segmentation': '/data/my-atlas_2'}, 'myatlas2'),
         ({'segmentation': '/data/Größe'}, 'Gre'),
-        ({'derivatives': ('fmriprep=.',)}, 'network'),
+        ({'derivatives': ('fmriprep=.', 'lesions=.')}, 'network'),
         ({'derivatives': ('fmriprep=.', 'dlmuse=.')}, 'dlmuse'),
     ],
 )

@@ -11,7 +11,6 @@ from surreal_bids.bids.derivatives import (
     Reusable,
     derivative_folders,
     find_reusable,
-    segmentation_label,
 )
 from surreal_bids.bids.layout import T1wImage, _describe
 from surreal_bids.config import AppConfig
@@ -55,22 +54,6 @@ def _touch(folder, *names):
 
 def _image(session=None, run=None, participant='01'):
     return T1wImage(participant, session, run, Path('T1w.nii.gz'))
-
-
-@pytest.mark.parametrize('session', [None, 'pre'])
-def test_all_of_an_anatomical_workflow(tmp_path, session):
-    image = _image(session)
-    folder = tmp_path / 'sub-01' / (f'ses-{session}' if session else '') / 'anat'
-    names = [f'{image.name}{ending}' for ending in (*ANATOMY.values(), *TISSUES)]
-    in_template = [f'{image.name}_space-{TEMPLATE}{ending}' for ending in ANATOMY.values()]
-    _touch(folder, *names, *in_template, f'{image.name}_dseg.nii.gz')
-    found = find_reusable({'smriprep': tmp_path}, image)
-    assert {what: getattr(found, what).name for what in ANATOMY} == {
-        what: image.name + ending for what, ending in ANATOMY.items()
-    }
-    assert [path.name for path in found.tpms] == [image.name + ending for ending in TISSUES]
-    assert found.dseg is None
-    assert len(found.files) == 7
 
 
 @pytest.mark.parametrize('missing', [*ANATOMY, 'tpms'])
@@ -355,8 +338,3 @@ def test_a_given_folder_of_lesion_masks_comes_first(tmp_path):
     _touch(image.path.parent, 'sub-01_label-lesion_mask.nii.gz')
     folder = _touch(tmp_path / 'masks', 'sub-01_label-lesion_mask.nii.gz')
     assert find_reusable({LESIONS: folder}, image).lesion.parent == folder
-
-
-def test_lesion_masks_are_no_segmentation(tmp_path):
-    config = AppConfig(tmp_path, tmp_path, ('group',), derivatives=(f'{LESIONS}={tmp_path}',))
-    assert segmentation_label(config) == 'network'

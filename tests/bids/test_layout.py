@@ -12,9 +12,6 @@ from surreal_bids.bids.layout import (
     select_sessions,
 )
 from surreal_bids.exceptions import NotBIDSError, NothingMatchedError, UsageError
-from surreal_bids.names import is_label
-from surreal_bids.text import alternatives
-from tests.shared_data import shared_data
 
 RUNS = [f'sub-01/anat/sub-01_run-{run}_T1w.nii.gz' for run in ('10', '2', '1')]
 SESSIONS = [f'sub-02/ses-{label}/anat/sub-02_ses-{label}_T1w.nii' for label in ('a', 'b')]
@@ -134,11 +131,6 @@ def test_the_same_images_as_an_unrestricted_index(dataset):
     assert sorted(found) == sorted(everything)
 
 
-def test_a_real_dataset():
-    images = find_t1w(shared_data('ds002748-subset'))
-    assert [image.participant for image in images] == ['01', '02', '03', '52', '53', '54']
-
-
 def test_labels_that_exist_are_selected_and_others_named(dataset, make_dataset):
     assert select_participants(dataset, ['03', '01']) == ['01', '03']
     assert select_sessions(dataset, ['01']) == []
@@ -163,26 +155,6 @@ def test_a_folder_that_is_no_dataset(tmp_path):
             read_description(tmp_path)
     description.write_text('{"Name": "x"}', encoding='utf-8-sig')
     assert read_description(tmp_path) == {'Name': 'x'}
-
-
-@pytest.mark.parametrize(
-    ('value', 'expected'),
-    [('01', True), ('A+b', True), ('', False), ('../x', False), ('a_b', False), ('a\n', False)],
-)
-def test_labels(value, expected):
-    assert is_label(value) is expected
-
-
-@pytest.mark.parametrize(
-    ('available', 'expected'),
-    [
-        ([], 'there are none'),
-        (['a', 'b'], 'there are: a, b'),
-        (['a', 'b'] * 10, f'there are: {", ".join(["a", "b"] * 5)} and 10 more'),
-    ],
-)
-def test_alternatives(available, expected):
-    assert alternatives(['xyz'], available) == expected
 
 
 def test_a_stored_index_is_reused_for_other_selections_and_not_for_other_suffixes(

@@ -8,13 +8,10 @@ import nibabel as nib
 import numpy as np
 import pandas as pd
 import pytest
-from bidsschematools.schema import load_schema
 
 from surreal_bids import __version__
 from surreal_bids.bids.outputs import (
-    BIDS_VERSION,
     Record,
-    VisitOutputs,
     digest_of_records,
     discard_outputs,
     fingerprint,
@@ -150,22 +147,6 @@ def test_the_container_is_described(tmp_path, monkeypatch):
         monkeypatch.setenv('APPTAINER_CONTAINER', '/images/surreal_bids.sif')
 
 
-def test_the_version_of_bids_is_one_that_the_validator_knows():
-    ours, current = (
-        list(map(int, v.split('.'))) for v in (BIDS_VERSION, load_schema().bids_version)
-    )
-    assert current[0] == ours[0]
-    assert current >= ours
-
-
-def test_bidsignore_is_that_of_the_design(tmp_path):
-    start_dataset(tmp_path, tmp_path, {})
-    assert (tmp_path / '.bidsignore').read_text() == (
-        '*.html\n/sub-*/figures\n/sub-*/log\n/models\n/group_*\n/phenotype\n*_xfm.*\n*_ravens.*\n'
-        '/sub-*/**/*_statmap.*\n*_desc-quality_T1w.json\n'
-    )
-
-
 METADATA = {
     't1w': {'SkullStripped': False},
     'brain_mask': {'Type': 'Brain', 'Sources': ['bids:raw:sub-01/anat/sub-01_T1w.nii.gz']},
@@ -275,27 +256,6 @@ def test_what_changed_or_is_damaged_is_named(done):
     assert reason == 'sub-01/anat/x.nii.gz is missing or was changed'
     path.write_text('{')
     assert Record.read(root, VISIT).why_not_done(made_from) == 'not processed yet'
-
-
-@pytest.mark.parametrize(
-    ('session', 'name', 'folder'),
-    [(None, 'sub-01', 'sub-01/anat'), ('a', 'sub-01_ses-a', 'sub-01/ses-a/anat')],
-)
-def test_paths_of_a_visit(session, name, folder):
-    visit = VisitOutputs(Path('out'), '01', session, 'muse')
-    assert visit.path('t1w') == Path('out') / folder / f'{name}_desc-preproc_T1w.nii.gz'
-    assert visit.path('segmentation').name == f'{name}_seg-muse_dseg.nii.gz'
-    ravens = f'{name}_space-MNI152NLin2009cAsym_label-GM_ravens.nii.gz'
-    assert visit.path('ravens', tissue='GM').name == ravens
-    assert visit.path('report') == Path('out/sub-01.html')
-
-
-def test_sidecars_of_a_visit(tmp_path):
-    visit = VisitOutputs(tmp_path, '01', None, 'muse')
-    path = visit.path('brain_mask')
-    path.parent.mkdir(parents=True)
-    path.with_name('sub-01_desc-brain_mask.json').write_text(json.dumps({'Type': 'Brain'}))
-    assert visit.sidecar('brain_mask') == {'Type': 'Brain'}
 
 
 def test_the_digest_of_records_follows_corrected_ages(tmp_path):

@@ -19,7 +19,6 @@ from surreal_bids.bids.survey import (
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import DataError, OutputError
 from tests.conftest import write_t1w
-from tests.shared_data import shared_data
 
 
 def _ramp(shape, dtype=np.float32):
@@ -35,10 +34,6 @@ def test_copies_of_an_image_of_any_type_and_byte_order_have_one_digest(tmp_path)
             assert notes == []
             digests.add(digest)
     assert len(digests) == 1
-
-
-def test_a_real_image_passes():
-    check_image(shared_data('ds002748-subset/sub-01/anat/sub-01_T1w.nii.gz'))
 
 
 def test_files_that_are_damaged_or_no_image_are_refused(tmp_path):

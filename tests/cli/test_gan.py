@@ -15,8 +15,6 @@ from surreal_bids.cli.gan import build_parser, main
 from surreal_bids.exceptions import DataError
 from surreal_bids.model.bundle import save_checkpoint
 from surreal_bids.rindices import crossfit
-from surreal_bids.simulation.tables import simulate_table, write_simulated_table
-from surreal_bids.stats.concordance import pattern_c_index
 from tests.cli.conftest import fork
 from tests.cohort.study import QUICK_WORDS, make_study
 from tests.conftest import drawing_few, drawing_nothing
@@ -150,28 +148,6 @@ def put(frame, row, column, value):
     return frame
 
 
-def test_bad_data_are_named_and_nothing_is_written(tmp_path, capsys):
-    """An example of each table and of an option; `tests/cohort` has the others."""
-    study, text, others = make_study(), make_study(), make_study()
-    text.features = put(text.features.astype(object), 'sub-004', 'region_c', 'big')
-    others.people['diagnosis'] = others.people['diagnosis'].replace('CN', 'MCI')
-    out = tmp_path / 'model'
-    for each, options, code, found in (
-        (text, (), 65, ['volumes.tsv', 'region_c', 'sub-004', '"big"']),
-        (others, (), 65, ['participants.tsv', 'MCI, PT', '--control-label']),
-        (study, ('--covariates', 'ages'), 65, ['participants.tsv', 'ages', 'age']),
-        (study, ('--features', 'muse139'), 65, ['volumes.tsv', 'MUSE region 23']),
-        (study, ('--features', 'nowhere.txt'), 2, ['nowhere.txt']),
-        (study, ('--ortho', 'nan'), 2, ['--ortho']),
-    ):
-        volumes, people = each.write(tmp_path)
-        given = ('--participants', people, '--out', out, *PEOPLE, *QUICK_WORDS, *options)
-        assert run('fit', volumes, *given) == code
-        message = capsys.readouterr().err
-        assert all(words in message for words in found), message
-        assert not out.exists()
-
-
 def test_a_finished_fit_is_not_repeated(home, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / 'few.tsv').write_text('participant_id\nsub-009\n')
@@ -237,19 +213,6 @@ def test_who_cannot_be_used_has_a_row_with_the_reason(home, tmp_path):
         assert results.loc[name, ['r1', 'status']].tolist() == ['n/a', 'excluded']
         assert reason in results.loc[name, 'reason']
     assert 'reason' in json.loads((tmp_path / 'r.json').read_text())
-
-
-def test_inputs_are_never_overwritten(home, tmp_path, capsys):
-    folder = shutil.copytree(home, tmp_path / 'home')
-    (folder / 'link.tsv').symlink_to(folder / 'volumes.tsv')
-    table = shutil.copy(folder / 'volumes.tsv', folder / 'model' / 'rindices.tsv')
-    before = {path: path.read_bytes() for path in folder.rglob('*') if path.is_file()}
-    for name in ('volumes.tsv', 'participants.tsv', 'link.tsv', 'model/model.tsv'):
-        assert apply(folder, folder / 'volumes.tsv', folder / name, '--overwrite') == 73
-        assert 'would replace the input' in capsys.readouterr().err
-    people = ('--participants', folder / 'participants.tsv')
-    assert run('fit', table, *people, '--out', folder / 'model', '--overwrite', *QUICK_WORDS) == 73
-    assert {path: path.read_bytes() for path in before} == before
 
 
 def test_extra_columns_are_named(home, tmp_path, capsys):
@@ -355,24 +318,6 @@ def test_a_fit_that_is_killed_twice_goes_on_and_ends_with_the_same_bytes(
     for name in ('rindices.tsv', 'model.safetensors', 'model.json'):
         assert (out / name).read_bytes() == (home / 'model' / name).read_bytes()
     assert listing(out) == OUTPUTS
-
-
-@pytest.mark.slow
-def test_simulated_patterns_are_found_in_a_muse_table(tmp_path):
-    simulated = simulate_table('basic', n_cn=60, n_pt=90, seed=0)
-    simulated.participants.loc[:4, 'diagnosis'] = 'MCI'
-    people, volumes, *_ = write_simulated_table(tmp_path, simulated)
-    out = tmp_path / 'model'
-    settings = ('--n-patterns', 3, '--ortho', 0.2, '--repetitions', 2, '--iterations', 100)
-    given = ('--features', 'muse72', '--icv-column', 'icv', '--covariates', 'age', 'sex')
-    given += ('--control-label', 'CN', '--patient-label', 'PT')
-    command = ('fit', volumes, '--participants', people, '--out', out)
-    assert run(*command, *given, *settings, '--folds', 2, '--device', 'cpu') == 0
-    fitted = read(out / 'rindices.tsv')
-    assert fitted.loc[fitted['group'] == 'MCI', 'r1'].count() == 5, 'scored, not trained on'
-    patients = fitted['group'] == 'PT'
-    truth = simulated.severities.set_index('participant_id').loc[fitted.index[patients]]
-    assert pattern_c_index(fitted.loc[patients, ['r1', 'r2', 'r3']], truth) > 0.8
 
 
 def test_a_dry_run_ends_with_a_verdict(tmp_path, capsys):

@@ -19,7 +19,6 @@ from surreal_bids.cautions import CHECK_LIST
 from surreal_bids.cli.app import main
 from surreal_bids.cli.group import (
     _check_deviation_maps,
-    _methods,
     _read_cohort,
     reported,
     run_group_level,
@@ -275,12 +274,6 @@ def test_a_model_is_applied_to_one_new_participant(done, tmp_path, capsys):
     np.testing.assert_allclose(table[['r1', 'r2']], alone[['r1', 'r2']], atol=1e-6)
 
 
-def test_a_dry_run_tells_who_is_in_and_writes_nothing(tmp_path, capsys):
-    assert run(write_dataset(tmp_path), '--dry-run') == 0
-    assert '30 controls and 41 patients' in capsys.readouterr().out
-    assert not (tmp_path / 'out').exists()
-
-
 def test_reports_only_needs_results(tmp_path, capsys):
     assert run(write_dataset(tmp_path), '--reports-only') == 2
     assert 'run once without it' in capsys.readouterr().err
@@ -425,11 +418,6 @@ def test_maps_of_chosen_controls_are_checked_before_training(tmp_path):
     labels = tuple(name.removeprefix('sub-') for name in make_study().features.index[12:])
     with pytest.raises(DataError, match=r'controls? with a RAVENS map of GM'):
         run_group_level(replace(config, participant_label=labels))
-
-
-def test_maps_of_deviations_are_made_though_chosen_patients_have_no_group_maps(tmp_path):
-    methods = _methods(make_config(write_dataset(tmp_path), deviation_maps=True), [])
-    assert methods['deviation_maps'] == ['GM']
 
 
 def test_visits_without_a_control_at_their_site_are_named(tmp_path, tmp_path_factory, caplog):

@@ -40,37 +40,27 @@ def study(tmp_path_factory):
     return folder
 
 
-def test_surreal_gan_fit_and_apply(study, tmp_path, capsys):
-    volumes, people = study / 'roi_volumes.tsv', study / 'participants.tsv'
-    given = ('--participants', people, '--covariates', 'age', 'sex')
-    out = tmp_path / 'model'
-    assert run_gan([str(word) for word in ('fit', volumes, *given, *NUMBERS, '--out', out)]) == 0
-    assert capsys.readouterr().err.count('No pattern is supported') == 1
-    summary = (out / 'summary.txt').read_text()
-    assert 'No pattern is supported' in summary
-    assert 'permuted data' in summary
-    card = json.loads((out / 'model.json').read_text())
-    assert card['Selected']['n_patterns'] == 0
-    table = pd.read_csv(out / 'rindices.tsv', sep='\t')
-    assert not [name for name in table if name.startswith('r1')]
-    assert len(table) == 120
-    applied = tmp_path / 'applied.tsv'
-    words = ('apply', volumes, '--participants', people, '--model', out, '--out', applied)
-    assert run_gan([str(word) for word in words]) == 0
-    assert len(pd.read_csv(applied, sep='\t')) == 120
-
-
-def test_surreal_bids_group(study, tmp_path, monkeypatch):
+def test_both_commands(study, tmp_path, monkeypatch, capsys):
     # Reports of all would take longer than everything else.
     monkeypatch.setattr('surreal_bids.cli.group.reported', lambda cohort: reported(cohort)[:2])
+    volumes, people, out = study / 'roi_volumes.tsv', study / 'participants.tsv', tmp_path / 'out'
     plugin = tmp_path / 'linear.yml'
     plugin.write_text('plugin: Linear\n')
     words = (
-        *(study, tmp_path / 'out', 'group', '--roi-table', study / 'roi_volumes.tsv'),
+        *(study, out, 'group', '--roi-table', volumes, '--covariates', 'age', 'sex'),
         *('-w', tmp_path / 'work', '--use-plugin', plugin, '--nprocs', 1, *NUMBERS),
     )
     assert run_app([str(word) for word in words]) == 0
-    report = (tmp_path / 'out' / 'group.html').read_text()
+    assert capsys.readouterr().err.count('No pattern is supported') == 1
+    report = (out / 'group.html').read_text()
     assert 'No pattern is supported' in report
     assert 'permuted data, highest' in report
-    assert pd.read_csv(tmp_path / 'out' / 'group_patterns.tsv', sep='\t').empty
+    assert pd.read_csv(out / 'group_patterns.tsv', sep='\t').empty
+    card = json.loads((out / 'models' / 'model.json').read_text())
+    assert card['Selected']['n_patterns'] == 0
+    given = ('--participants', people, '--model', out / 'models', '--out', tmp_path / 'r.tsv')
+    assert run_gan([str(word) for word in ('apply', volumes, *given)]) == 0
+    for table in (out / 'phenotype' / 'rindices.tsv', tmp_path / 'r.tsv'):
+        names = pd.read_csv(table, sep='\t')
+        assert len(names) == 120
+        assert not [name for name in names if name.startswith('r1')]

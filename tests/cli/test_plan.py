@@ -13,7 +13,6 @@ from surreal_bids.cli.plan import (
     CPU_SECONDS,
     PROCESS_GB,
     estimate,
-    gaps,
     lacking_space,
     log_licence,
     log_reuse,
@@ -69,16 +68,6 @@ def test_at_first_every_image_is_pending(config):
 def test_what_is_done_is_left_alone(config):
     finish(config, _plan(config).jobs[1])
     assert [bool(job.reason) for job in _plan(config).jobs] == [True, False, True]
-
-
-@pytest.mark.parametrize('what', ['options', 'inputs'])
-def test_changes_are_noticed(config, what):
-    finish(config, _plan(config).jobs[0])
-    if what == 'inputs':
-        (config.bids_dir / NAMES[1]).rename(config.bids_dir / NAMES[0])
-    else:
-        config = replace(config, template_resolution=2.0)
-    assert _plan(config).jobs[0].reason == f'{what} changed since the outputs were made'
 
 
 def test_images_that_cannot_be_used_are_not_planned(config):
@@ -178,17 +167,6 @@ def test_a_table_shows_for_how_many_images_results_were_found(config, tmp_path, 
     log_reuse(config, jobs)
     assert 'fmriprep: T1w image found for 2 of 3 images' in caplog.text
     assert reuse_table(replace(config, derivatives=()), jobs) == ''
-
-
-@pytest.mark.parametrize('name', ['fmriprep', 'dlmuse', 'freesurfer'])
-def test_a_folder_that_has_nothing_for_any_image_is_computed_with_a_warning(config, tmp_path, name):
-    folder = tmp_path / 'other'
-    _fmriprep(folder, '07')
-    config = replace(config, derivatives=(f'{name}={folder}',))
-    plan = _plan(config)
-    assert [job.reusable.files for job in plan.jobs] == [{}] * 3
-    assert all('found for 0 of 3 images' in each.found for each in gaps(config, plan.jobs))
-    assert gaps(config, plan.jobs)
 
 
 def test_what_is_refused_is_said(make_dataset, tmp_path, caplog):

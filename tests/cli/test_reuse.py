@@ -3,7 +3,6 @@
 import json
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import ants
 import nibabel as nib
@@ -100,30 +99,3 @@ def test_volumes_and_maps_are_those_without_reuse(processed, tmp_path, caplog):
         assert computed not in steps
     links = json.loads((tmp_path / 'out' / 'dataset_description.json').read_text())['DatasetLinks']
     assert links['fmriprep'] == '../theirs/fmriprep'
-
-
-def test_volumes_of_freesurfer_are_measured(processed, tmp_path):
-    """Labels of FreeSurfer in its own space: 1 mm, 256 voxels, LIA."""
-    path = processed / 'out' / HEAD / 'anat' / f'{HEAD}_seg-network_dseg.nii.gz'
-    dseg = nib.Nifti1Image.from_filename(path)
-    muse = np.asarray(dseg.dataobj)
-    parts = [muse == 47, muse == 48, (muse > 100) & (muse % 2 == 1), muse > 100]
-    labels = np.select(parts, [53, 17, 1024, 2024], 0)
-    fine = labels.repeat(2, 0).repeat(2, 1).repeat(2, 2).astype(np.int32)
-    affine = dseg.affine @ np.diag([0.5, 0.5, 0.5, 1])
-    affine[:3, 3] -= 0.25 * dseg.affine[:3, :3].sum(axis=1)
-    folder = tmp_path / 'fs' / 'sub-01' / 'mri'
-    folder.mkdir(parents=True)
-    nib.save(nib.MGHImage(fine, affine), folder / 'aparc+aseg.mgz')
-    write_tree(tmp_path / 'theirs', LAYOUTS['plain'], _put(processed))
-    _write_raw(processed, tmp_path / 'raw', *LAYOUTS['plain'].raw)
-    arguments = [str(tmp_path / 'raw'), str(tmp_path / 'out'), 'participant', *OPTIONS]
-    given = ['-d', str(tmp_path / 'theirs'), f'freesurfer={tmp_path / "fs"}']
-    assert main([*arguments, *_work(tmp_path), *given]) == 0
-    stem = tmp_path / 'out' / 'sub-01' / 'anat' / 'sub-01_seg-freesurfer_dseg'
-    volumes = pd.read_csv(f'{stem}.tsv', sep='\t').set_index('name')['volume_mm3']
-    assert len(volumes) == 111
-    assert volumes['Right-Hippocampus'] == pytest.approx(64 * (labels == 53).sum())
-    assert volumes['ctx-lh-precentral'] == pytest.approx(64 * (labels == 1024).sum())
-    sources = json.loads(Path(f'{stem}.json').read_text())['Sources']
-    assert sources == ['bids:freesurfer:sub-01/mri/aparc+aseg.mgz']

@@ -16,7 +16,6 @@ from surreal_bids.files import write_image, write_tsv
 from surreal_bids.simulation.anatomy import labels_at, load_labels
 from surreal_bids.simulation.cohort import CohortPlan
 from surreal_bids.simulation.tables import sample_controls
-from surreal_bids.stats.concordance import pattern_c_index
 
 
 def run(*words) -> int:
@@ -39,22 +38,6 @@ def cn_table(tmp_path):
     path = tmp_path / 'cn.csv'
     pd.concat([controls.people, controls.volumes], axis=1).to_csv(path, index=False)
     return path
-
-
-def test_tables_are_written_and_announced(tmp_path, capsys):
-    out = tmp_path / 'new' / 'folder'
-    assert run(out, '--task', 'overlap', *SMALL) == 0
-    assert {path.stem for path in out.iterdir()} == {
-        'dataset_description',
-        'participants',
-        'patterns',
-        'roi_volumes',
-        'severities',
-        'simulation',
-    }
-    captured = capsys.readouterr()
-    assert str(out / 'roi_volumes.tsv') in captured.out
-    assert captured.err == ''
 
 
 def test_the_same_simulation_may_be_repeated_and_gives_the_same_bytes(tmp_path):
@@ -121,13 +104,6 @@ def test_options_become_the_plan(tmp_path, calls, capsys):
     assert str(tmp_path) in capsys.readouterr().out
 
 
-def test_impossible_values_are_usage_errors(tmp_path, calls, capsys):
-    for words in ('--nprocs 0', '--n-cn -1', '--sites 0', '--n-cn 0 --n-pt 0'):
-        assert main(['cohort', str(tmp_path / 'out'), *words.split()]) == 2
-        assert words.split()[0] in capsys.readouterr().err
-        assert not calls
-
-
 def test_too_many_patterns_are_refused_before_anything_is_written(tmp_path, capsys):
     assert main(['cohort', str(tmp_path / 'out'), '--patterns', '9']) == 2
     assert not (tmp_path / 'out').exists()
@@ -158,16 +134,6 @@ def test_patterns_and_people_in_any_order_score_perfectly(tmp_path, truth, capsy
         assert '8 patients' in printed
         assert f'true {names[0]} is found as r2: c-index 1.000' in printed
         assert '(pattern-c-index) 1.000' in printed
-
-
-def test_the_mean_is_the_pattern_c_index_of_the_patients(tmp_path, truth, capsys):
-    table, path = truth
-    rng = np.random.default_rng(1)
-    noisy = table[['r1', 'r2']] + rng.normal(0, 0.3, (12, 2))
-    rindices = write_tsv(tmp_path / 'rindices.tsv', noisy.assign(participant_id=PEOPLE))
-    assert main(['score', str(rindices), str(path)]) == 0
-    expected = pattern_c_index(noisy.iloc[4:], table[['r1', 'r2']].iloc[4:])
-    assert f'(pattern-c-index) {expected:.3f}' in capsys.readouterr().out
 
 
 def test_tables_that_do_not_belong_together_are_an_error(tmp_path, truth, capsys):

@@ -106,7 +106,6 @@ def test_where_there_are_no_norms_nothing_is_compared(subject, change, why):
 @pytest.mark.parametrize(
     ('left', 'right', 'reason'),
     [
-        (1000, 1000, ''),
         (1300, 700, ''),
         (1310, 690, 'left much larger'),
         (690, 1310, 'right much larger'),
@@ -126,7 +125,6 @@ def test_asymmetry(left, right, reason):
 @pytest.mark.parametrize(
     'names',
     [
-        ('Left-Lateral-Ventricle', 'Right-Lateral-Ventricle'),
         ('Left-Inf-Lat-Vent', 'Right-Inf-Lat-Vent'),
         ('brain stem', 'third thing'),
     ],
@@ -145,7 +143,6 @@ def test_fluid_and_single_regions_are_not_compared(names):
         ('ctx-lh-insula', 'L', 'ctx insula'),
         ('hippocampus_R', 'R', 'hippocampus'),
         ('L AnG', 'L', 'ang'),
-        ('Brain stem', None, 'brain stem'),
         ('Cerebellar vermal lobules I-V', None, 'cerebellar vermal lobules i v'),
     ],
 )

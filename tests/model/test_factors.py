@@ -169,17 +169,6 @@ def test_the_severities_are_the_posterior_means(one_start):
     np.testing.assert_allclose(factors.severities(pt), expected, atol=1e-9)
 
 
-def test_regions_that_do_not_correlate_are_treated_so(one_start):
-    """The covariance of such controls is a multiple of the identity, also where N is small."""
-    rng = np.random.default_rng(1)
-    cn = 1 + 0.1 * rng.normal(size=(100, N_REGIONS))
-    pt = 1 + 0.1 * rng.normal(size=(150, N_REGIONS))
-    pt[:, :6] -= 0.3 * rng.uniform(size=(150, 1))
-    covariance = fit_factors(cn, pt, 1).covariance
-    off_diagonal = covariance[~np.eye(N_REGIONS, dtype=bool)]
-    assert np.abs(off_diagonal).max() < 0.1 * np.diag(covariance).mean()
-
-
 def as_tensors(weights):
     return {name: torch.from_numpy(value)[None] for name, value in weights.items()}
 

@@ -344,15 +344,6 @@ def test_training_never_needs_double_precision(preset):
             torch.ones(2).double()
 
 
-@pytest.mark.skipif(not torch.backends.mps.is_available(), reason='needs a GPU of Apple')
-def test_the_gpu_of_apple_trains_as_the_cpu_does():
-    expected, device, sample = weights_after(20), torch.device('mps'), tiny_sample()
-    stack = tiny_stack(device=device)
-    Steps(stack, sample.cn.to(device), sample.pt.to(device), sample.batch_size).run(range(20))
-    for name, value in stack.weights_now().items():
-        np.testing.assert_allclose(value.cpu(), expected[name], atol=1e-3, err_msg=name)
-
-
 ALWAYS_MET = {'reconstruction_threshold': np.inf, 'monotonicity_threshold': np.inf}
 NEVER_MET = {'reconstruction_threshold': 0.0, 'monotonicity_threshold': 0.0}
 

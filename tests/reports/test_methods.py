@@ -23,7 +23,7 @@ GROUP = METHODS | {
 
 CASES = [
     ({}, None, ['N4', 'deepbet', 'partial-volume', 'MNI152NLin2009cAsym', 'RAVENS'],
-     ['Surreal-GAN']),
+     ['Surreal-GAN', 'Nachev']),
     ({'bias_corrected': False}, None, ['deepbet'], ['N4 ', 'N4ITK']),
     ({'masks': ('stripped',)}, None, ['Skull-stripped images'], ['deepbet [', 'deepbet: fast']),
     ({'masks': ('given', 'deepbet')}, None, ['masks were taken', 'deepbet: fast'], []),
@@ -49,7 +49,6 @@ CASES = [
     ({'lesions': 1, 'lesions_left_out': ('bias field', 'tissue')}, None,
      ['left out of the estimation of bias field and tissue and measured'], ['filled', 'Nachev']),
     ({'lesions': 1}, None, ['the lesion was measured in each region'], ['left out', 'Nachev']),
-    ({}, None, ['RAVENS'], ['Nachev']),
     (None, {}, ['50 controls and 70 patients', 'Surreal-GAN'], ['ComBat', 'N4', 'voxel by voxel']),
     (None, {'harmonized': True}, ['ComBat', 'Fortin', 'Johnson'], ['Beer']),
     (None, {'harmonized': True, 'model': 'ad'}, ['as estimated in the training sample'], []),

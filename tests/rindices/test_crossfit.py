@@ -12,7 +12,6 @@ from surreal_bids.rindices.crossfit import (
     assign_folds,
     cross_fit,
     doubts_of_model,
-    final_results,
     fit_folds,
     fold_options,
     prepare_folds,
@@ -254,12 +253,6 @@ def test_seeds_of_parts_are_their_own(cohort, model):
     folds = [fold_options(OPTIONS, chosen, fold) for fold in (1, 2)]
     assert len({each.random_seed for each in (OPTIONS, *folds)}) == 3
     assert {each.n_patterns for each in folds} == {(chosen.n_patterns,)}
-
-
-def test_without_folds_r_indices_are_marked_as_trained_on(cohort, model):
-    table = final_results(cohort, model)
-    assert not table['held_out'].any()
-    assert prepare_folds(cohort, replace(OPTIONS, folds=0)) is None
 
 
 @pytest.mark.parametrize(

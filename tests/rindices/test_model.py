@@ -66,14 +66,7 @@ def test_a_saved_model_gives_the_same_numbers(study, fitted, saved):
     pd.testing.assert_frame_equal(fitted[1], again, check_exact=True)
 
 
-def test_columns_of_the_results(fitted):
-    assert fitted[1].columns.tolist() == [
-        *('r1', 'r2', 'brain_in_range', 'covariates_out_of_range', 'status'),
-    ]
-    assert np.isfinite(fitted[1][['r1', 'r2']]).all(axis=None)
-
-
-@pytest.mark.parametrize('n_people', [1, 2, 20])
+@pytest.mark.parametrize('n_people', [1, 20])
 def test_neither_order_nor_company_matters(study, fitted, saved, n_people):
     rng = np.random.default_rng(n_people)
     rows = rng.permutation(len(study.people))[:n_people]
@@ -94,17 +87,6 @@ def test_the_incomplete_have_no_r_index_and_say_so(study, saved):
     assert 'incomplete: sub-002' in summarise_results(results, pd.DataFrame())
 
 
-@pytest.mark.parametrize('choice', ['skip', 'error'])
-def test_the_choice_for_unseen_sites_may_change_later(study, saved, choice):
-    people = study.people.assign(site='moon')
-    model = saved.with_unseen_site(choice)
-    if choice == 'error':
-        with pytest.raises(DataError, match='unseen site moon'):
-            model.compute(study.features, people)
-    else:
-        assert set(model.compute(study.features, people)['status']) == {'unharmonized'}
-
-
 def test_the_unharmonized_are_described_but_not_trained_on(study):
     people = study.people.copy()
     people.loc[people.index[-4:], 'site'] = 'moon'
@@ -114,18 +96,10 @@ def test_the_unharmonized_are_described_but_not_trained_on(study):
     assert model.notes['TrainingSample']['PT']['n'] == 37
 
 
-@pytest.mark.parametrize(
-    ('column', 'change', 'found'),
-    [('brain_in_range', 40.0, False), ('brain_in_range', 1.0, True)],
-)
-def test_profiles_outside_the_training_population_are_flagged(study, saved, column, change, found):
-    features = study.features.iloc[[3]].copy()
-    features['region_b'] *= change
-    assert saved.compute(features, study.people.iloc[[3]])[column].tolist() == [found]
-
-
-def test_everyone_outside_hints_at_units(study, saved, caplog):
+def test_everyone_outside_hints_at_units(study, fitted, saved, caplog):
+    assert fitted[1]['brain_in_range'].mean() > 0.9
     results = saved.compute(study.features * 1000, study.people)
+    assert not results['brain_in_range'].any()
     assert 'outside the training population' in summarise_results(results, pd.DataFrame())
     assert 'units' in caplog.text
 
@@ -142,13 +116,12 @@ def test_the_card_tells_everything_in_plain_json(fitted, study):
     assert card['RandomState'] == 0
 
 
-@pytest.mark.parametrize('options', [OPTIONS, PreprocessingOptions()], ids=['full', 'plain'])
-def test_the_card_is_readable(study, options):
-    model, _ = fit(study, options)
-    text = card_text(model.state()[1])
+def test_the_card_is_readable(study):
+    """Where nothing was corrected; tests/cli shows one with covariates and sites."""
+    text = card_text(fit(study, PreprocessingOptions())[0].state()[1])
     for words in ('30 controls (CN)', '41 patients (PT)', '32 features', '0.2', 'region_c'):
         assert words in text
-    assert ('ComBat fitted on controls' in text) == (options is OPTIONS)
+    assert 'ComBat fitted on controls' not in text
     assert text.startswith('Verdict')
     assert text.count('a member is') == 1
     assert 'nan' not in text.lower()
@@ -171,18 +144,6 @@ def test_a_bundle_without_preprocessing_is_explained(tmp_path, fitted):
     fitted[0].gan.save(tmp_path / 'bare')
     with pytest.raises(DataError, match=r'bare: this model has no preprocessing'):
         TableModel.load(tmp_path / 'bare')
-
-
-@pytest.mark.parametrize(
-    ('n_cn', 'n_pt', 'changes', 'message'),
-    [
-        (5, 40, {}, '5 controls'),
-        (40, 5, {}, '5 patients'),
-    ],
-)
-def test_too_few_people_are_refused_before_training(n_cn, n_pt, changes, message):
-    with pytest.raises(DataError, match=message):
-        fit(make_study(n_cn, n_pt), PreprocessingOptions(), **changes)
 
 
 class TestNobodyIll:
@@ -225,12 +186,6 @@ class TestNobodyIll:
         np.testing.assert_allclose(fitted.resid, own[:, 0], atol=1e-6 * np.abs(own).max())
         size = np.sqrt(1 - fitted.get_influence().hat_matrix_diag)
         np.testing.assert_allclose(errors * size[:, None], own, rtol=1e-6)
-
-    def test_they_are_the_same_after_the_cohort_was_saved(self, study, data, tmp_path):
-        cohort = Cohort.load(cohort_of(study, OPTIONS).save(tmp_path))
-        both = (each.shuffle(np.random.default_rng(1)) for each in (data, prepare(cohort)))
-        for before, after in zip(*both):
-            np.testing.assert_array_equal(before, after)
 
     def test_visits_of_a_site_without_controls_stay_as_they_are(self, tmp_path):
         """Without a fold of a longitudinal cohort, a small site may have no controls."""

@@ -189,6 +189,7 @@ def test_sites_can_be_added_one_after_the_other(model, tmp_path):
         (('--control-label', 'healthy'), {}, 'the value healthy'),
         (('--site', 'a', '--site-column', 'site'), {}, 'give one of them'),
         (('--site-column', 'place'), {}, 'place'),
+        (('--site', 'another'), {}, '--site another, but column site has new; remove --site'),
     ],
 )
 def test_what_cannot_be_added_is_an_error(model, tmp_path, capsys, more, study, words):
@@ -197,17 +198,9 @@ def test_what_cannot_be_added_is_an_error(model, tmp_path, capsys, more, study, 
     assert not (tmp_path / 'out').exists()
 
 
-def test_other_sites_are_not_taken_for_the_one_that_is_named(model, tmp_path, capsys):
-    assert add(model, tmp_path, '--site', 'another')[1] == 65
-    assert '--site another, but column site has new; remove --site' in capsys.readouterr().err
-
-
 def test_a_known_site_is_refused(model, tmp_path, capsys):
     assert add(model, tmp_path)[1] == 0
-    assert run('add-site', tmp_path / 'out', *tables(tmp_path), tmp_path / 'twice') != 0
+    volumes, people = (tmp_path / 'scanner' / f'{n}.tsv' for n in ('volumes', 'participants'))
+    given = (tmp_path / 'out', volumes, tmp_path / 'twice', '--participants', people)
+    assert run('add-site', *given) != 0
     assert 'already includes the site new' in capsys.readouterr().err
-
-
-def tables(folder):
-    volumes, people = folder / 'scanner' / 'volumes.tsv', folder / 'scanner' / 'participants.tsv'
-    return volumes, '--participants', people

@@ -159,12 +159,6 @@ def test_covariates_clearly_beyond_the_training_range_are_listed(beyond, found):
     assert steps.transform(study.features.iloc[[0]], person).beyond_range.tolist() == [found]
 
 
-@pytest.mark.parametrize('name', ['nothing', 'imputation alone'])
-def test_without_covariates_there_is_no_range(name):
-    _, prepared = fit(make_study(), OPTIONS[name])
-    assert prepared.beyond_range is None
-
-
 def test_missing_features_are_filled_and_counted():
     study = make_study()
     steps, complete = fit(study, EVERYTHING)
@@ -203,20 +197,6 @@ def spoil(study: Study, how: str) -> Study:
 def test_bad_features_are_named(how, message):
     with pytest.raises(DataError, match=message):
         fit(spoil(make_study(), how), NOTHING)
-
-
-@pytest.mark.parametrize(
-    ('change', 'options', 'message'),
-    [
-        ({'sex': 'F'}, OPTIONS['covariates'], 'covariate sex is the same in all 30'),
-        ({'icv': -1.0}, OPTIONS['proportion'], 'volumes of 0 or less: icv'),
-        ({'age': np.nan}, OPTIONS['covariates'], 'no participant has all of age, sex'),
-    ],
-)
-def test_bad_people_are_explained(change, options, message):
-    study = make_study()
-    with pytest.raises(DataError, match=message):
-        fit(replace(study, people=study.people.assign(**change)), options)
 
 
 def test_nobody_to_apply_to():
