@@ -331,6 +331,7 @@ def _add_anatomy(found: Reusable, name: str, folder: Path, image: T1wImage) -> R
     beside = partial(_beside, same_sources, t1w, image)
     if reason := _why_not(t1w, image):
         return replace(found, refused={**found.refused, name: reason})
+    maps = [beside(f'label-{tissue}_probseg') for tissue in TISSUES]
     there = beside(f'from-T1w_to-{TEMPLATE_SPACE}_mode-image_xfm', TRANSFORMS)
     back = beside(f'from-{TEMPLATE_SPACE}_to-T1w_mode-image_xfm', TRANSFORMS)
     return replace(
@@ -338,15 +339,10 @@ def _add_anatomy(found: Reusable, name: str, folder: Path, image: T1wImage) -> R
         anatomy_name=name,
         t1w=t1w.path,
         mask=beside('desc-brain_mask'),
-        tpms=_all_or_none([beside(f'label-{tissue}_probseg') for tissue in TISSUES]),
+        tpms=tuple(filter(None, maps)) if all(maps) else (),
         anat2std_xfm=there if back else None,
         std2anat_xfm=back if there else None,
     )
-
-
-def _all_or_none(paths: Sequence[Path | None]) -> tuple[Path, ...]:
-    found = tuple(path for path in paths if path)
-    return found if len(found) == len(paths) else ()
 
 
 def _beside(
@@ -465,7 +461,7 @@ def _may_belong(entities: Mapping[str, str], image: T1wImage) -> bool:
     """Tell whether the entities of a name do not contradict those of the image."""
     if entities.get('sub', image.participant) != image.participant:
         return False
-    return _contains(_own(image), _raw_entities(entities))
+    return _raw_entities(entities).items() <= _own(image).items()
 
 
 def _choose(files: Iterable[_File], image: T1wImage, name: str) -> _File | None:
@@ -499,7 +495,8 @@ def _has_name(file: _File, name: str) -> bool:
 def _why_not(file: _File, image: T1wImage) -> str:
     """Explain why a result is not used: its name allows several kinds of images; else empty."""
     others = [_raw_entities(_entities(name)) for name in _siblings(image)]
-    allowed = [_own(image), *(each for each in others if _contains(each, file.raw_entities))]
+    named = file.raw_entities.items()
+    allowed = [_own(image), *(each for each in others if named <= each.items())]
     kinds = {'_'.join(f'{k}-{each[k]}' for k in KIND if k in each) or 'none' for each in allowed}
     if len(kinds) == 1:
         return ''
@@ -509,10 +506,7 @@ def _why_not(file: _File, image: T1wImage) -> str:
 
 def _siblings(image: T1wImage) -> list[str]:
     """List the names of all T1w images of the participant in the dataset."""
-    depth = 2 if image.session else 1
-    if len(image.path.parents) <= depth:
-        return []
-    folder = image.path.parents[depth]
+    folder = image.path.parents[2 if image.session else 1]
     found = [*folder.glob('anat/*.nii*'), *folder.glob('ses-*/anat/*.nii*')]
     return [path.name for path in found if _stem(path.name).endswith('_T1w')]
 
@@ -563,10 +557,6 @@ def _raw_entities(entities: Mapping[str, str]) -> dict[str, str]:
     """Return the entities of raw images; a run is a number, so its leading zeros are dropped."""
     kept = {key: value for key, value in entities.items() if key in RAW_ENTITIES}
     return kept | ({'run': kept['run'].lstrip('0')} if 'run' in kept else {})
-
-
-def _contains(entities: Mapping[str, str], some: Mapping[str, str]) -> bool:
-    return all(entities.get(key) == value for key, value in some.items())
 
 
 def _stem(name: str) -> str:

@@ -537,12 +537,7 @@ class VisitOutputs:
 
     def path(self, name: str, **labels: str) -> Path:
         """Return the path of an output; `labels` are entities other than those of the visit."""
-        known = {
-            'participant': self.participant,
-            'session': self.session,
-            'atlas': self.atlas,
-            **labels,
-        }
+        known = {**vars(self), **labels}
         entities = output_names()[name].entities
         return output_path(self.root, name, **{e: known[e] for e in entities if e in known})
 

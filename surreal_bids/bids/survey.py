@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,7 +138,8 @@ def survey_dataset(config: AppConfig) -> Survey:
     participants, images, others = _select(config)
     is_read = 'participant' in config.analysis_levels and not config.skip_bids_validation
     damaged, notes = check_images(images) if is_read else ([], [])
-    lacking, problems = _without_image(participants, images), list(damaged)
+    found, problems = {image.participant for image in images}, list(damaged)
+    lacking: list[Visit] = [(label, None) for label in participants if label not in found]
     if config.session_label:
         notes += [NOT_SCANNED._replace(who=visit_name(visit)) for visit in lacking]
         lacking = []
@@ -195,11 +196,6 @@ def _filtered_by(config: AppConfig) -> str:
 
 def _wanted_sessions(config: AppConfig) -> list[str]:
     return [without_prefix(label, 'ses') for label in config.session_label]
-
-
-def _without_image(participants: Iterable[str], images: Iterable[T1wImage]) -> list[Visit]:
-    found = {image.participant for image in images}
-    return [(label, None) for label in participants if label not in found]
 
 
 def _sessions_without_image(config: AppConfig, images: Sequence[T1wImage]) -> list[Visit]:

@@ -53,7 +53,7 @@ def _touch(folder, *names):
 
 
 def _image(session=None, run=None, participant='01'):
-    return T1wImage(participant, session, run, Path('T1w.nii.gz'))
+    return T1wImage(participant, session, run, Path('raw/sub/ses/anat/T1w.nii.gz'))
 
 
 @pytest.mark.parametrize('missing', [*ANATOMY, 'tpms'])
