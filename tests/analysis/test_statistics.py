@@ -15,7 +15,7 @@ from surreal_bids.analysis.statistics import (
     warn_of_differences,
 )
 from surreal_bids.cohort.cohort import Cohort
-from surreal_bids.rindices.model import TableModel, prepare
+from surreal_bids.rindices.model import SEEN, TableModel, digests_of_rows, prepare
 from tests.cohort.study import make_study
 
 
@@ -52,8 +52,9 @@ class NoPattern:
 
 
 def analysis(cohort, trained_on=None, **known) -> Analysis:
-    steps = prepare(cohort if trained_on is None else trained_on).preprocessing
-    model = TableModel(steps, NoPattern(), ('r1', 'r2'))
+    sample = prepare(cohort if trained_on is None else trained_on)
+    seen = digests_of_rows(sample.features, sample.preprocessing.features.names)
+    model = TableModel(sample.preprocessing, NoPattern(), ('r1', 'r2'), {SEEN: [*seen]})
     results = indices(cohort).assign(status='complete')
     return Analysis(cohort=cohort, model=model, results=results, **known)
 

@@ -69,7 +69,8 @@ def test_a_good_dataset(check, dataset, tmp_path):
     code, out, err = check('--control-label', 'CN', levels=['participant', 'group'])
     assert code == 0
     assert err.count(EXCLUSION) == 1
-    lines = out.splitlines()
+    groups, *lines = out.splitlines()
+    assert groups == 'Group level: 1 control and 1 patient'
     assert lines[0] == f'Tiny in {dataset}: 3 T1w images of 3 participants'
     assert [line.split() for line in lines[3:6]] == [
         ['sub-01', 'n/a', IMAGES[0], 'first', 'of', '2'],
