@@ -92,7 +92,7 @@ def make_cohort(rng, n_cn=N_CN, n_pt=N_PT, name='age') -> Cohort:
         PreprocessingOptions(('age',), site_column='site'),
         ('Groups: as given', f'Odd: {name}'),
         pd.DataFrame({'participant_id': ['sub-98', 'sub-99'], 'reason': [name] * 2}),
-        uses=pd.DataFrame([('volumes.tsv', name, 'not used', 'whole numbers')], columns=FRAME),
+        uses=pd.DataFrame([('volumes.tsv', name, 'not used: row number')], columns=FRAME),
     )
 
 
