@@ -88,14 +88,10 @@ def _init_report_nodes(
     output_dir: str, individuals: Mapping[str, Any], n_threads: int
 ) -> list[pe.Node]:
     """Nodes that share out the reports of participants."""
-    participants = individuals['participants']
-    options = {name: value for name, value in individuals.items() if name != 'participants'}
-    count = min(n_threads, -(-len(participants) // MIN_REPORTS))
+    count = min(n_threads, -(-len(individuals['participants']) // MIN_REPORTS))
     return [
         pe.Node(
-            WriteIndividuals(
-                output_dir=output_dir, participants=list(participants[number::count]), **options
-            ),
+            WriteIndividuals(output_dir=output_dir, part=number, parts=count, **individuals),
             name=f'reports_{number + 1}',
             mem_gb=1,
         )

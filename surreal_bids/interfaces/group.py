@@ -233,7 +233,9 @@ def load_trained(
 
 class _WriteIndividualsInput(BaseInterfaceInputSpec):
     output_dir = traits.Str(mandatory=True, desc='root of the outputs')
-    participants = traits.List(traits.Str(), mandatory=True, desc='whose reports')
+    participants = traits.List(traits.Str(), mandatory=True, desc='who has a report')
+    part = traits.Int(0, usedefault=True, desc='which of the parts of the participants to write')
+    parts = traits.Int(1, usedefault=True, desc='number of parts')
     individuals_file = File(exists=True, mandatory=True, desc='what the reports show')
     model_card = File(exists=True, mandatory=True, desc='card of the model')
     model = traits.Str(desc='name of the model that was applied')
@@ -276,9 +278,10 @@ class WriteIndividuals(Step):
         painter = RegionPainter(Background.read(), muse_labels()) if inputs.has_regions else None
         meanings = meanings_of(tables.card, Path(inputs.output_dir))
         written = []
-        total, following = len(inputs.participants), [*inputs.participants[1:], None]
-        for done, (name, after) in enumerate(zip(inputs.participants, following), start=1):
-            one = tables.of(name)
+        following = dict(zip(inputs.participants, [*inputs.participants[1:], None]))
+        own = inputs.participants[inputs.part :: inputs.parts]
+        for done, name in enumerate(own, start=1):
+            one, after = tables.of(name), following[name]
             try:
                 path = write_individual(one, painter, meanings, after, again=inputs.again)
                 written.append(os.fspath(path))
@@ -288,6 +291,6 @@ class WriteIndividuals(Step):
                 label = without_prefix(name, 'sub')
                 write_text(Path(inputs.failures_dir) / label, str(error))
                 write_failure(one, str(error))
-            report_progress(done, total)
+            report_progress(done, len(own))
         self._results['out_files'] = written
         return runtime

@@ -215,9 +215,9 @@ def _draw_patterns(report: GroupReport) -> dict[str, Path]:
 def _shares(first: pd.DataFrame, name: str) -> list[str]:
     """Return how many participants of each group exceed the 95th centile of controls."""
     controls = first.loc[first['group'] == CONTROL, name].dropna()
-    if len(controls) < FEWEST_CONTROLS:
+    if len(controls) < FEWEST_CONTROLS or f'{name}_centile' not in first:
         return []
-    high = first[first[name] > np.percentile(controls, 95)]
+    high = first[first[f'{name}_centile'] > 95]
     shares = []
     for group in figures.group_colours([str(group) for group in first['group'].dropna()]):
         total = int(first.loc[first['group'] == group, name].notna().sum())

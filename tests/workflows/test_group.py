@@ -1,5 +1,4 @@
 import doctest
-import itertools
 from pathlib import Path
 
 import pytest
@@ -49,14 +48,11 @@ def test_each_combination_of_options_builds():
 def test_reports_of_participants_are_shared_out(count, n_threads, nodes):
     names = [f'sub-{k}' for k in range(count)]
     workflow = build(participants=names, n_threads=n_threads)
-    shares = [
-        workflow.get_node(name).inputs.participants
-        for name in workflow.list_node_names()
-        if name.startswith('reports_')
-    ]
-    assert len(shares) == nodes
-    assert sorted(itertools.chain(*shares)) == sorted(names)
-    assert max(map(len, shares), default=0) - min(map(len, shares), default=0) <= 1
+    parts = [name for name in workflow.list_node_names() if name.startswith('reports_')]
+    inputs = [workflow.get_node(name).inputs for name in parts]
+    assert len(parts) == nodes
+    assert [(each.part, each.parts) for each in inputs] == [(k, nodes) for k in range(nodes)]
+    assert all(each.participants == names for each in inputs)
 
 
 @pytest.mark.parametrize(('n_patterns', 'nodes'), [([2], [2]), ([5, 1], [1, 5]), ([], [2, 3, 4])])
