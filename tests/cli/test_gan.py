@@ -222,8 +222,9 @@ def test_extra_columns_are_named(home, tmp_path, capsys):
 
 
 def apply_with_diagnoses(home, folder, change):
-    """Apply a model to the study with other diagnoses; R-indices, and the text of the report."""
+    """Apply a model to a study with other diagnoses; R-indices, and the text of the report."""
     study = make_study()
+    study.features *= 1.001  # These are not the training participants.
     study.people['diagnosis'] = [change(*each) for each in enumerate(study.people['diagnosis'])]
     volumes, participants = study.write(folder)
     model = ('--model', home / 'model', '--out', folder / 'r.tsv', '--overwrite')

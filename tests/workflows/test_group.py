@@ -25,7 +25,7 @@ def build(trained=True, n_patterns=(2, 3), n_threads=1, n_folds=3, participants=
         output_dir='out',
         model=model if trained else __file__,
         analysis={'title': 'S', 'options': options, 'methods': {}},
-        individuals={'participants': participants, 'failures_dir': 'failures'},
+        individuals={'participants': list(participants), 'failures_dir': 'failures'},
         n_threads=n_threads,
     )
 
