@@ -254,7 +254,7 @@ def _warn_of_replaced(config: AppConfig) -> None:
     before, now = (tomllib.loads(text) for text in (path.read_text(), config_to_toml(config)))
     names = [each.name for kind in (CohortOptions, TrainingOptions) for each in fields(kind)]
     names = [*names, 'model', 'roi_table']
-    changed = [flag_of(name) for name in names if before.get(name) != now.get(name)]
+    changed = [flag_of(n) for n in names if n != 'device' and before.get(n) != now.get(n)]
     if changed and 'group' in before['analysis_levels']:
         LOGGER.warning(
             Caution(

@@ -7,12 +7,14 @@ them.
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jinja2 import TemplateError
 from nipype.interfaces.base import (
     BaseInterfaceInputSpec,
     Directory,
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from surreal_bids.analysis.maps import VoxelMaps
     from surreal_bids.rindices.crossfit import Trained
     from surreal_bids.rindices.model import TableModel
+
+LOGGER = logging.getLogger(__name__)
 
 # Functions of the model are imported where they run: torch takes seconds to import.
 
@@ -249,6 +253,10 @@ class _WriteIndividualsOutput(TraitedSpec):
     out_files = traits.List(File(exists=True), desc='the reports')
 
 
+MAY_FAIL = (SurrealError, ValueError, TypeError, LookupError, AttributeError, TemplateError)
+"""Errors of one report, which do not stop the others."""
+
+
 class WriteIndividuals(Step):
     """Add R-indices to reports of participants; see :mod:`surreal_bids.reports.participant`.
 
@@ -287,9 +295,10 @@ class WriteIndividuals(Step):
                 written.append(os.fspath(path))
             except OutputError:
                 raise  # The others could not be written either.
-            except SurrealError as error:
+            except MAY_FAIL as error:
+                LOGGER.debug('%s: no report', name, exc_info=True)
                 label = without_prefix(name, 'sub')
-                write_text(Path(inputs.failures_dir) / label, str(error))
+                write_text(Path(inputs.failures_dir) / label, str(error) or type(error).__name__)
                 write_failure(one, str(error))
             report_progress(done, len(own))
         self._results['out_files'] = written

@@ -38,6 +38,19 @@ def test_the_number_of_written_reports_is_reported(step, tmp_path):
     assert read_status(tmp_path / STATUS) == (3, 3, '')
 
 
+def test_parts_link_to_each_other_and_no_error_of_a_report_stops_them(step, tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise KeyError('r1')
+
+    step.inputs.part, step.inputs.parts = 0, 2
+    step.run(cwd=str(tmp_path))
+    assert 'Next participant: sub-02' in Page(tmp_path / 'out' / 'sub-01.html').words
+    assert not (tmp_path / 'out' / 'sub-02.html').exists()
+    monkeypatch.setattr('surreal_bids.reports.participant.write_individual', fail)
+    step.run(cwd=str(tmp_path))
+    assert {path.name for path in (tmp_path / 'failures').iterdir()} == {'01', '03'}
+
+
 def test_a_report_that_fails_does_not_stop_the_others(step, tmp_path):
     path = tmp_path / 'out' / 'sub-02.html'
     path.write_text('something else')
