@@ -27,9 +27,9 @@ import torch
 from numpy._core.multiarray import _reconstruct
 from torch import Tensor
 
-from surreal_bids.cohort.requirements import PreprocessingOptions
 from surreal_bids.cohort.roles import named_features
 from surreal_bids.harmonization.covariates import CNNormaliser, Residualiser
+from surreal_bids.harmonization.options import PreprocessingOptions
 from surreal_bids.model.estimator import SurrealGAN
 from surreal_bids.model.networks import relabel_patterns, weight_shapes
 from surreal_bids.regions import FeatureList

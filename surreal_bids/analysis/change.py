@@ -14,7 +14,7 @@ from statsmodels.stats.multitest import multipletests
 
 from surreal_bids.analysis.statistics import STATISTICS_COLUMNS
 from surreal_bids.cohort.cohort import Cohort
-from surreal_bids.cohort.requirements import ONE_SITE
+from surreal_bids.cohort.roles import ONE_SITE
 from surreal_bids.cohort.visits import NAME
 from surreal_bids.names import GROUP_NAMES, PARTICIPANT, PATIENT, SESSION, column_of
 from surreal_bids.rindices.crossfit import HELD_OUT, CrossFit

@@ -15,11 +15,11 @@ import numpy as np
 import pandas as pd
 
 from surreal_bids.cautions import HARMONIZATION, PARTICIPANTS, Caution
-from surreal_bids.cohort.requirements import PreprocessingOptions, Requirements
-from surreal_bids.cohort.visits import learns_from_visits
+from surreal_bids.cohort.roles import Requirements
 from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
 from surreal_bids.harmonization.encoding import TOLERATED, is_clearly_outside
+from surreal_bids.harmonization.options import PreprocessingOptions, learns_from_visits
 from surreal_bids.model.networks import MIN_PEOPLE
 from surreal_bids.names import CONTROL, PATIENT, SINGULAR, columns_of, means, sex_of
 from surreal_bids.regions import FeatureList, muse_index, muse_table, region_names

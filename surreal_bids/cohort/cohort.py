@@ -30,17 +30,13 @@ from surreal_bids.cohort.checks import (
     run_checks,
     summarise_reasons,
 )
-from surreal_bids.cohort.requirements import (
-    PreprocessingOptions,
-    Requirements,
-    read_person_columns,
-)
 from surreal_bids.cohort.roles import (
     FRAME,
     REGION,
     Features,
     Groups,
     GroupUse,
+    Requirements,
     choose_columns,
     choose_features,
     column_features,
@@ -48,6 +44,7 @@ from surreal_bids.cohort.roles import (
     find_groups,
     listed_features,
     read_features,
+    read_person_columns,
     uses_of_columns,
 )
 from surreal_bids.cohort.visits import (
@@ -63,6 +60,7 @@ from surreal_bids.config import CohortOptions, check_config
 from surreal_bids.exceptions import DataError, NothingMatchedError
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
+from surreal_bids.harmonization.options import PreprocessingOptions
 from surreal_bids.model.networks import MIN_FEATURES
 from surreal_bids.names import (
     CONTROL,

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 
 from surreal_bids.cautions import PARTICIPANTS, Caution
-from surreal_bids.cohort.requirements import PreprocessingOptions
 from surreal_bids.names import (
     CONTROL,
     PARTICIPANT,
@@ -313,32 +312,3 @@ def _unchanged_age(several: pd.DataFrame, age: pd.Series) -> Iterator[Caution]:
             f'Add {age.name} of each visit (sessions.tsv)',
             PARTICIPANTS,
         )
-
-
-MIN_ACROSS_SITES = 5
-"""Participants seen at several sites that a comparison of sites within participants needs."""
-
-
-def learns_from_visits(
-    participant: pd.Series, people: pd.DataFrame, options: PreprocessingOptions
-) -> bool:
-    """Check whether enough participants came to several sites to compare sites within participants.
-
-    Participants count if age is a covariate and differs between their visits: what changes with age
-    would otherwise be taken for a difference between sites. Imputation knows the sites of first
-    visits only.
-
-    Parameters
-    ----------
-    participant : Series of shape (n_visits,)
-        Who, of those that ComBat is fitted on.
-    people : frame of shape (n_visits, n_columns)
-        Their covariates and sites.
-    options
-        Columns, and how ComBat is fitted.
-    """
-    age = column_of(options.covariates, 'age')
-    if age is None or options.site_column is None or options.impute:
-        return False
-    different = people.groupby(participant)[[age, options.site_column]].nunique().gt(1)
-    return int(different.all(axis=1).sum()) >= MIN_ACROSS_SITES

@@ -19,12 +19,11 @@ from torch import Tensor
 
 from surreal_bids.cautions import MODEL, Caution
 from surreal_bids.cohort.cohort import Cohort
-from surreal_bids.cohort.requirements import PreprocessingOptions
-from surreal_bids.cohort.visits import learns_from_visits
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.combat import UnseenSite
 from surreal_bids.harmonization.encoding import as_labels
+from surreal_bids.harmonization.options import PreprocessingOptions, learns_from_visits
 from surreal_bids.harmonization.quality import without_warnings
 from surreal_bids.model.bundle import load_bundle, reading_model, save_bundle
 from surreal_bids.model.estimator import SurrealGAN

@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.linalg import orth
 
-from surreal_bids.cohort.requirements import Codes, PreprocessingOptions, Requirements
+from surreal_bids.cohort.roles import Codes, Requirements
 from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.combat import UNHARMONIZED, ComBat, UnseenSite, UnseenSiteError
 from surreal_bids.harmonization.covariates import (
@@ -33,6 +33,7 @@ from surreal_bids.harmonization.encoding import (
     missing_covariates,
     require_finite,
 )
+from surreal_bids.harmonization.options import PreprocessingOptions
 from surreal_bids.regions import FeatureList
 from surreal_bids.text import list_briefly
 

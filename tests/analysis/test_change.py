@@ -16,7 +16,7 @@ from surreal_bids.analysis.change import (
     noise_of_results,
     sites_of,
 )
-from surreal_bids.cohort.requirements import ONE_SITE
+from surreal_bids.cohort.roles import ONE_SITE
 from surreal_bids.rindices.crossfit import (
     HELD_OUT,
     cross_fit,

@@ -13,9 +13,9 @@ from surreal_bids.analysis.outputs import GroupTables, find_reference
 from surreal_bids.analysis.statistics import STATISTICS_COLUMNS, compare_groups
 from surreal_bids.cautions import MODEL, Caution
 from surreal_bids.cohort.cohort import Cohort
-from surreal_bids.cohort.requirements import PreprocessingOptions
 from surreal_bids.cohort.roles import FRAME, column_features
 from surreal_bids.files import write_image
+from surreal_bids.harmonization.options import PreprocessingOptions
 from surreal_bids.reports.flags import OUTLIER
 from surreal_bids.reports.group import GroupReport
 from surreal_bids.reports.mosaics import Background, RegionPainter

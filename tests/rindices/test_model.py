@@ -9,10 +9,10 @@ import statsmodels.api as sm
 from surreal_bids.analysis.engine import Analysis
 from surreal_bids.analysis.outputs import summarise_results, write_tables
 from surreal_bids.cohort.cohort import Cohort, read_cohort
-from surreal_bids.cohort.requirements import PreprocessingOptions
 from surreal_bids.cohort.roles import column_features
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError
+from surreal_bids.harmonization.options import PreprocessingOptions
 from surreal_bids.reports.card import card_text
 from surreal_bids.rindices.model import TableModel, TrainingData, prepare
 from surreal_bids.rindices.preprocessing import add_to_features, prepare_inputs

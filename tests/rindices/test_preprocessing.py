@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 import statsmodels.api as sm
 
-from surreal_bids.cohort.requirements import PreprocessingOptions
 from surreal_bids.cohort.roles import column_features
 from surreal_bids.exceptions import DataError
+from surreal_bids.harmonization.options import PreprocessingOptions
 from surreal_bids.rindices.preprocessing import Preprocessing, fit_preprocessing
 from tests.cohort.study import REGIONS, Study, make_study
 
