@@ -33,7 +33,7 @@ from surreal_bids.cli.main import (
     write_config,
 )
 from surreal_bids.cli.plan import steps_dir
-from surreal_bids.cohort.cohort import Cohort, check_participants, read_cohort, with_logged
+from surreal_bids.cohort.cohort import Cohort, read_cohort, with_logged
 from surreal_bids.cohort.volumes import collect_volumes
 from surreal_bids.config import (
     NETWORK,
@@ -189,15 +189,25 @@ def _check_tables(config: AppConfig, model: TableModel | None) -> None:
     participants = _find_participants(config)
     for table in filter(None, (config.exclude, *config.phenotype)):
         read_table(table)
+    cohort = read_cohort(config.roi_table, participants, config, model=needs)
+    counts = cohort.counts
     if config.roi_table is None:
-        counts = check_participants(participants, config, needs)
-    else:
-        counts = read_cohort(config.roi_table, participants, config, model=needs).counts
+        _warn_of_exclusions(cohort)
     if any(counts.values()):
         patients = counted(counts[PATIENT], 'patient')
         summarise(f'Group level: {counted(counts[CONTROL], "control")} and {patients}\n')
     if model is None:
         usable_folds(counts, config.folds)
+
+
+def _warn_of_exclusions(cohort: Cohort) -> None:
+    """Warn before there are volumes; participants that the user excludes are no surprise."""
+    log_cautions(cohort.warnings)
+    reasons = cohort.exclusions['reason'].to_dict()
+    others = [f'{n} ({why})' for n, why in reasons.items() if not why.startswith('listed in')]
+    if others:
+        found = f'The group level will exclude {list_briefly(others)}'
+        log_cautions([Caution(found, 'They get no R-indices', 'Complete or correct the tables')])
 
 
 def _find_participants(config: AppConfig) -> Path:

@@ -184,7 +184,12 @@ def negative(study: Study) -> Iterator[Finding]:
 def other_unit(study: Study) -> Iterator[Finding]:
     """Volumes or head sizes in other or mixed units."""
     if study.has_volumes:
-        yield from _mixed_units(study.logs.mean(axis=1))
+        scale = study.logs.mean(axis=1)
+        distance = scale - scale.quantile(interpolation='lower')
+        far = distance[distance.abs() > np.log10(OTHER_UNIT)]
+        if len(far) > MOST_WRONG * len(scale):
+            listed, factor = list_briefly(far.index, 5), _factor(far.median())
+            yield Finding(f'volumes of {listed} are about {factor} than those of others')
         if study.training or study.options.icv != 'proportion':
             yield from _unexpected(study.logs.median(), _expected_volumes(study))
     if study.icv is None:
@@ -201,21 +206,6 @@ def other_unit(study: Study) -> Iterator[Finding]:
 def is_in_mm3(icv: float) -> bool:
     """Check whether an intracranial volume can only be in mm3."""
     return USUAL_ICV_MM3[0] < icv < USUAL_ICV_MM3[1]
-
-
-def _mixed_units(scale: pd.Series) -> Iterator[Finding]:
-    """Find a gap between the volumes of some visits and those of others."""
-    ordered = scale.dropna().sort_values()
-    gaps = np.diff(ordered.to_numpy())
-    if not len(gaps) or gaps.max() < np.log10(OTHER_UNIT):
-        return
-    split = int(gaps.argmax()) + 1
-    fewer = min(ordered.index[:split], ordered.index[split:], key=len)
-    if len(fewer) > MOST_WRONG * len(ordered):
-        factor = _factor(-gaps.max() if fewer[0] == ordered.index[0] else gaps.max())
-        yield Finding(
-            f'volumes of {list_briefly(sorted(fewer), 5)} are about {factor} than those of others'
-        )
 
 
 def _unexpected(found: pd.Series, expected: pd.Series) -> Iterator[Finding]:
@@ -431,9 +421,7 @@ def unrelated_size(study: Study) -> Iterator[Finding]:
 def few_controls(study: Study) -> Iterator[Finding]:
     """Few controls in the sample."""
     n, advised = int(study.controls.sum()), FEW_CONTROLS if study.training else FEW_FOR_A_MODEL
-    column = study.options.site_column
-    several = column is not None and len(set(study.people.loc[study.controls, column])) > 1
-    if 0 < n < advised and (study.training or not several):
+    if 0 < n < advised:
         yield Finding(
             f'Few controls: {n}, at least {advised} are recommended',
             'Reference values are imprecise, which shifts the R-indices of all patients alike',

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +20,6 @@ from surreal_bids.cautions import (
     HARMONIZATION,
     PARTICIPANTS,
     Caution,
-    log_cautions,
 )
 from surreal_bids.cohort.checks import (
     Reasons,
@@ -66,7 +65,6 @@ from surreal_bids.names import (
     CONTROL,
     PARTICIPANT,
     PATIENT,
-    SESSION,
     SINGULAR,
     Role,
     Visit,
@@ -128,7 +126,7 @@ class Cohort:
     warnings
         Reasons to doubt the results, such as few controls.
     n_controls
-        Number of controls that were read; None: those in `visits`.
+        Number of controls that were read; those in `visits` may be fewer.
     uses : frame
         What each column of the tables was taken for: `table`, `column`, `taken_for` and `why`.
     apart
@@ -146,7 +144,7 @@ class Cohort:
     exclusions: pd.DataFrame = field(default_factory=pd.DataFrame)
     measured: pd.DataFrame = field(default_factory=pd.DataFrame)
     warnings: tuple[Caution, ...] = ()
-    n_controls: int | None = None
+    n_controls: int = 0
     uses: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=list(FRAME)))
     apart: Cohort | None = None
 
@@ -182,8 +180,7 @@ class Cohort:
     @property
     def has_enough_controls(self) -> bool:
         """Whether the cohort was read with enough controls for a model to learn their sites."""
-        n_controls = self.counts[CONTROL] if self.n_controls is None else self.n_controls
-        return n_controls >= MIN_FOR_SCALE
+        return self.n_controls >= MIN_FOR_SCALE
 
     @property
     def counts(self) -> dict[str, int]:
@@ -200,7 +197,7 @@ class Cohort:
         """Keep some of the visits."""
         rows = np.asarray(chosen, dtype=bool)
         frames = {name: getattr(self, name)[rows] for name in FRAMES}
-        return replace(self, n_controls=None, **frames)
+        return replace(self, **frames)
 
     def first_visits(self) -> Cohort:
         """Keep the first visit of each participant."""
@@ -221,7 +218,6 @@ class Cohort:
             apart=apart or None,
             exclusions=excluded,
             measured=self.measured[_are_labelled(self.measured, wanted)],
-            n_controls=self.n_controls,
         )
 
     def column_of(self, role: Role) -> pd.Series | None:
@@ -270,13 +266,11 @@ class Cohort:
 
     def record(self) -> dict[str, Any]:
         """Return everything that is not a frame, as plain JSON values."""
-        text = [n for n in self.people if not pd.api.types.is_numeric_dtype(self.people[n])]
         return {
             'wanted': self.wanted.to_json(),
             'options': self.options.to_json(),
             'notes': list(self.notes),
             'warnings': list(self.warnings),
-            'text': text,
             'n_controls': self.n_controls,
             'apart': None if self.apart is None else self.apart.fingerprint(),
         }
@@ -285,10 +279,12 @@ class Cohort:
         """Write the cohort; the record is written last and marks a complete folder."""
         if self.apart is not None:
             self.apart.save(folder / APART)
+        kinds: dict[str, dict[str, str]] = {}
         for name in (*FRAMES, 'exclusions', 'measured', 'uses'):
-            table = getattr(self, name).copy().rename_axis(VISIT).reset_index()
-            write_tsv(folder / f'{name}.tsv', table)
-        write_json(folder / RECORD, self.record())
+            table = getattr(self, name)
+            kinds[name] = {column: table[column].dtype.kind for column in table}
+            write_tsv(folder / f'{name}.tsv', table.rename_axis(VISIT).reset_index())
+        write_json(folder / RECORD, self.record() | {'kinds': kinds})
         return folder
 
     @classmethod
@@ -296,31 +292,21 @@ class Cohort:
         """Read what `save` wrote, exact to the last digit."""
         folder = Path(folder)
         record = json.loads((folder / RECORD).read_text(encoding='utf-8'))
-        text = dict.fromkeys(('visits', 'others', 'exclusions', 'uses'), None)
-        text |= {'people': record['text'], 'measured': (PARTICIPANT, SESSION)}
-        text |= {'features': ()}
-        frames = {name: _read_exact(folder / f'{name}.tsv', each) for name, each in text.items()}
-        frames |= {'visits': _typed_visits(frames['visits']), 'uses': frames['uses'].fillna('')}
+        tables = record['kinds'].items()
         return cls(
+            **{name: _read_exact(folder / f'{name}.tsv', kinds) for name, kinds in tables},
             wanted=FeatureList.from_json(record['wanted']),
             options=PreprocessingOptions.from_json(record['options']),
             notes=tuple(record['notes']),
             warnings=tuple(Caution(*each) for each in record['warnings']),
             n_controls=record['n_controls'],
             apart=cls.load(folder / APART) if record['apart'] else None,
-            **frames,
         )
 
 
 def _are_labelled(table: pd.DataFrame, labels: Collection[str]) -> pd.Series:
     """Check whether each row belongs to one of these participants."""
     return table[PARTICIPANT].map(lambda name: without_prefix(name, 'sub')).isin(labels)
-
-
-def _typed_visits(visits: pd.DataFrame) -> pd.DataFrame:
-    """Restore the types of visits that were written as text."""
-    years = {'years': visits['years'].astype(np.float64)} if 'years' in visits else {}
-    return visits.assign(is_first=visits['is_first'] == 'True', **years)
 
 
 def _as_covariate(column: pd.Series) -> pd.Series:
@@ -330,19 +316,14 @@ def _as_covariate(column: pd.Series) -> pd.Series:
     return column if means(column.name, 'site') or numbers.isna().any() else numbers.astype(float)
 
 
-def _read_exact(path: Path, text: Sequence[str] | None = ()) -> pd.DataFrame:
-    """Read a table that :meth:`Cohort.save` wrote, exact to the last digit.
-
-    The names of visits become the index. Columns in `text` stay text (None: all); others are
-    numbers if all their values are.
-    """
+def _read_exact(path: Path, kinds: Mapping[str, str]) -> pd.DataFrame:
+    """Read a table that :meth:`Cohort.save` wrote; `kinds` are those of the types of columns."""
     table = pd.read_csv(path, sep='\t', dtype=str, na_values=['n/a'], keep_default_na=False)
     table = table.set_index(VISIT).rename_axis(None)
-    columns = {name: table[name] for name in table}
-    for name in [] if text is None else [name for name in table if name not in text]:
-        numbers = to_numbers(table[name])
-        columns[name] = numbers if numbers.count() == table[name].count() else table[name]
-    return pd.DataFrame(columns, index=table.index)
+    for name, kind in kinds.items():
+        if kind != 'O':
+            table[name] = table[name] == 'True' if kind == 'b' else to_numbers(table[name])
+    return table
 
 
 DEFAULTS = CohortOptions()
@@ -776,16 +757,16 @@ class _Reader:
         first, second = (table.of(visits).text for table in (self.people, self.measured))
         roles: tuple[Role, ...] = () if self.alone else ('age', 'sex', 'diagnosis')
         for role in roles:
-            columns = column_of(first, role), column_of(second, role)
-            if columns[0] is None or columns[1] is None:
+            name, other = column_of(first, role), column_of(second, role)
+            if name is None or other is None:
                 continue
-            pair = pd.DataFrame({'one': first[columns[0]], 'two': second[columns[1]]}).dropna()
+            pair = pd.DataFrame({'one': first[name], 'two': second[other]}).dropna()
             differ = pair['one'].map(_meant) != pair['two'].map(_meant)
             if role == 'age':
                 differ = pair.apply(to_numbers).diff(axis=1)['two'].abs() > YEARS_APART
             if differ.mean() > OFTEN_OTHER:
                 yield Caution(
-                    f'{columns[0]}: {self.people.source.name} and {self.measured.source.name} '
+                    f'{name}: {self.people.source.name} and {self.measured.source.name} '
                     f'disagree for {int(differ.sum())} of {len(differ)} visits, such as '
                     f'{differ.idxmax()}',
                     f'{self.people.source.name} is used',
@@ -878,29 +859,3 @@ def with_logged(cohort: Cohort) -> Cohort:
     """Add what was logged about these participants since they were read, for the report."""
     logged = [each for each in CHECK_LIST.cautions if each.about in GROUP_SECTIONS]
     return replace(cohort, warnings=tuple(dict.fromkeys((*cohort.warnings, *logged))))
-
-
-def check_participants(
-    participants: Path | str, options: CohortOptions, model: Requirements | None = None
-) -> dict[str, int]:
-    """Check groups, columns and measures of a cohort before there are volumes.
-
-    Parameters
-    ----------
-    participants, options, model
-        As of :func:`read_cohort`, which raises the same errors.
-
-    Returns
-    -------
-    dict
-        Number of participants in each group.
-    """
-    cohort = read_cohort(None, participants, options, model=model)
-    log_cautions(cohort.warnings)
-    foreseen = cohort.exclusions['reason'].str.startswith('listed in')
-    others = cohort.exclusions.loc[~foreseen.astype(bool), 'reason']
-    if len(others):
-        listed = list_briefly(f'{name} ({why})' for name, why in others.items())
-        found = f'The group level will exclude {listed}'
-        log_cautions([Caution(found, 'They get no R-indices', 'Complete or correct the tables')])
-    return cohort.counts

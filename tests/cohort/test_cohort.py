@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surreal_bids.cohort.cohort import Cohort, check_participants, read_cohort
+from surreal_bids.cohort.cohort import Cohort, read_cohort
 from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import DataError, NothingMatchedError, UsageError
 from surreal_bids.rindices.model import prepare
@@ -108,7 +108,8 @@ def test_groups_of_a_selection_are_those_of_the_whole_table(tmp_path):
     needs = requirements(read_cohort(config.roi_table, root / 'participants.tsv', config))
     config = replace(config, participant_label=('sub-060', '004'), control_label=('CN',))
     everyone = read_cohort(config.roi_table, root / 'participants.tsv', config, model=needs)
-    assert check_participants(root / 'participants.tsv', config, needs) == everyone.counts
+    foreseen = read_cohort(None, root / 'participants.tsv', config, model=needs)
+    assert foreseen.counts == everyone.counts
     selected = everyone.of_participants(config.participant_label)
     assert list(selected.visits.index) == ['sub-004', 'sub-060']
     assert selected.visits['group'].tolist() == ['CN', 'PT']
