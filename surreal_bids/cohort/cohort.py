@@ -518,9 +518,7 @@ class _Reader:
     def without_rows(self) -> Reasons:
         """Return who has no volumes, and who has no row in the table of participants."""
         measured, known = set(self.measured.visits), set(self.people.visits)
-        sessions: dict[str, list[str]] = {}
-        for who, session in self.people.visits:
-            sessions.setdefault(who, []).append(f'ses-{session}')
+        listed = {who for who, _ in known}
         absent = f'not in {self.measured.source}'
         if self.measured.source.is_dir():
             absent += ': the participant level has not run or has failed (see logs)'
@@ -529,10 +527,8 @@ class _Reader:
             if visit not in measured:
                 reasons[name] = absent
             elif visit not in known and (visit[0], None) not in known:
-                reasons[name] = f'no row in {self.people.source.name}'
-                if visit[0] in sessions:
-                    there = list_briefly(sessions[visit[0]], 3)
-                    reasons[name] += f' for this session (there: {there})'
+                this = ' for this session' * (visit[0] in listed)
+                reasons[name] = f'no row in {self.people.source.name}{this}'
         return reasons
 
     def describe(self) -> Table:
@@ -567,12 +563,17 @@ class _Reader:
         if wanted and self.model is None and not {CONTROL, PATIENT} <= set(labels):
             raise DataError('--participant-label selects no controls or no patients; add them')
         if self.learns and self.groups.column:
-            column, others = self.groups.column, labels[labels.notna() & (labels != CONTROL)]
-            found = dict.fromkeys(labels.index[labels.isna()], f'{column} is missing')
-            if self.use == 'controls':
-                found |= {n: f'{column} is {label}, no control' for n, label in others.items()}
-            self.reasons = found | self.reasons
+            self.reasons = self.without_group(labels) | self.reasons
         self.require_people()
+
+    def without_group(self, labels: pd.Series) -> Reasons:
+        """Return who has no group, and who is no control where only these are used."""
+        column = self.groups.column
+        found = dict.fromkeys(labels.index[labels.isna()], f'{column} is missing')
+        if self.use == 'controls':
+            others = labels[labels.notna() & (labels != CONTROL)]
+            found |= {name: f'{column} is {label}, no control' for name, label in others.items()}
+        return found
 
     def read_study(self, known: Table) -> Study:
         """Choose and read features, covariates, head size and site."""
