@@ -350,18 +350,16 @@ BEYOND, IMPUTED = ' outside the training range', ' imputed'
 
 def flag_words(row: Mapping[Any, Any]) -> list[str]:
     """Return the quality flags of a visit, a row of `Analysis.results`."""
-    flags = [STATUS_FLAGS[row['status']]] if row['status'] in STATUS_FLAGS else []
-    in_range = row.get('brain_in_range')
-    if not (pd.isna(in_range) or in_range):
-        flags.append(OUTSIDE)
-    beyond = row.get('covariates_out_of_range')
-    if isinstance(beyond, str) and beyond != NONE_BEYOND:
-        flags.append(f'{beyond}{BEYOND}')
     # Participants of other groups, and those without an R-index, lack some of these.
-    n_imputed, correlation = row.get('n_imputed'), row.get('fold_correlation')
-    if pd.notna(n_imputed) and n_imputed > 0:
-        flags.append(f'{counted(int(n_imputed), "region")}{IMPUTED}')
-    if row['status'] != NOT_HELD_OUT and pd.notna(correlation) and correlation < MIN_REPRODUCED:
+    known = {name: value for name, value in row.items() if pd.notna(value)}
+    flags = [STATUS_FLAGS[row['status']]] if row['status'] in STATUS_FLAGS else []
+    if not known.get('brain_in_range', True):
+        flags.append(OUTSIDE)
+    if known.get('covariates_out_of_range', NONE_BEYOND) != NONE_BEYOND:
+        flags.append(f'{known["covariates_out_of_range"]}{BEYOND}')
+    if known.get('n_imputed', 0) > 0:
+        flags.append(f'{counted(int(known["n_imputed"]), "region")}{IMPUTED}')
+    if row['status'] != NOT_HELD_OUT and known.get('fold_correlation', 1.0) < MIN_REPRODUCED:
         flags.append(ANOTHER_FOLD)
     return flags
 

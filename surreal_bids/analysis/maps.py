@@ -308,8 +308,7 @@ def _compute(
         size = np.abs(t[varies]).astype(np.float64)
         p = stats.false_discovery_control(2 * stats.t.sf(size, df)) if size.size else size
         discovered = size[p <= FDR_LEVEL]
-        row['discoveries'] = discovered.size
-        row['t_at_fdr_0.05'] = float(discovered.min()) if discovered.size else None
+        row |= {'discoveries': discovered.size, 't_at_fdr_0.05': pd.Series(discovered).min()}
     return row
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -283,8 +284,7 @@ def summarise_cohort(cohort: Cohort) -> str:
     visits = f', {counted(len(cohort), "visit")}' if len(cohort) > n_people else ''
     lines = [
         f'{who}{visits}, {counted(len(cohort.wanted), "region")}',
-        *(f'  {note}' for note in cohort.notes),
-        *(f'  {line}' for line in describe_uses(cohort.uses)),
+        *(f'  {line}' for line in (*cohort.notes, *describe_uses(cohort.uses))),
         f'{len(out)} excluded' + (':' if len(out) else ''),
         *(f'  {visit}: {reason}' for visit, reason in out['reason'].head(SHOWN).items()),
     ]
@@ -444,8 +444,7 @@ def find_reference(results: pd.DataFrame, card: Mapping[str, Any], model: str | 
         return Reference('', pd.DataFrame())
     known = first.loc[first['group'].isin(GROUP_NAMES), ['group', *card['PatternNames']]].dropna()
     whose = 'this dataset' if model else 'the training sample, out of fold'
-    counts = {str(group): int(n) for group, n in known['group'].value_counts().items()}
-    return Reference(whose, known, counts)
+    return Reference(whose, known, Counter(known['group']))
 
 
 @dataclass(frozen=True, eq=False)

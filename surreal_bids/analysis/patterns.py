@@ -18,7 +18,7 @@ from surreal_bids.harmonization.covariates import CN_SD
 from surreal_bids.model.training import pattern_changes
 from surreal_bids.regions import readable_name
 from surreal_bids.rindices.crossfit import CrossFit
-from surreal_bids.rindices.model import BASELINE, R_INDEX, VISIT, TableModel
+from surreal_bids.rindices.model import R_INDEX, VISIT, TableModel
 from surreal_bids.templates import muse_labels
 
 PATTERN_COLUMNS = [
@@ -76,8 +76,8 @@ def describe_patterns(
     else:
         spread = _spread_of_folds(fitted, people, names)
     own = contributions[contributions.index.get_level_values(VISIT).isin(people.visits.index)]
-    means = own.drop(columns=BASELINE).groupby(level=R_INDEX).mean().reindex(names)
-    contribution = means.to_numpy() if len(own) else np.full_like(change, np.nan)
+    of_features = own.reindex(columns=steps.features.names).astype(float)
+    contribution = of_features.groupby(level=R_INDEX).mean().reindex(names).to_numpy()
     share = contribution / np.maximum(contribution, 0).sum(axis=1, keepdims=True)
     least = np.where(change > 0, LEAST_GROWTH, LEAST_CHANGE)
     shown = (np.abs(change) > np.fmax(spread, least)) & (share > LEAST_SHARE / len(features))

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -137,16 +137,16 @@ def survey_dataset(config: AppConfig) -> Survey:
     check_work_folder(config.bids_dir, config.work_dir)
     participants, images, others = _select(config)
     is_read = 'participant' in config.analysis_levels and not config.skip_bids_validation
-    damaged, notes = check_images(images) if is_read else ([], [])
-    found, problems = {image.participant for image in images}, list(damaged)
+    problems, notes = check_images(images) if is_read else ([], [])
+    found = {image.participant for image in images}
     lacking: list[Visit] = [(label, None) for label in participants if label not in found]
     if config.session_label:
-        notes += [NOT_SCANNED._replace(who=visit_name(visit)) for visit in lacking]
+        notes += _about(lacking, NOT_SCANNED)
         lacking = []
     reason = UNMATCHED.format(config.bids_filter_file) if config.bids_filter_file else NO_IMAGE
     problems += [Problem(visit_name(visit), reason) for visit in lacking]
     empty = _sessions_without_image(config, [*images, *others])
-    notes += [EMPTY_SESSION._replace(who=visit_name(visit)) for visit in empty]
+    notes += _about(empty, EMPTY_SESSION)
     if not config.participant_label:
         problems += _misnamed_folders(config.bids_dir)
     notes += _compare_with_table(config, participants)
@@ -158,6 +158,10 @@ def survey_dataset(config: AppConfig) -> Survey:
         [*(image.visit for image in images), *lacking, *empty],
         others,
     )
+
+
+def _about(visits: Iterable[Visit], caution: Caution) -> list[Caution]:
+    return [caution._replace(who=visit_name(visit)) for visit in visits]
 
 
 def _select(config: AppConfig) -> tuple[list[str], list[T1wImage], list[T1wImage]]:
@@ -212,15 +216,13 @@ def _sessions_without_image(config: AppConfig, images: Sequence[T1wImage]) -> li
 
 def _misnamed_folders(bids_dir: Path) -> list[Problem]:
     """List folders of participants and sessions with invalid names."""
-    participants = [path for path in bids_dir.glob('sub-*') if path.is_dir()]
-    sessions = [path for p in participants for path in p.glob('ses-*') if path.is_dir()]
     return [
         Problem(
             path.relative_to(bids_dir).as_posix(),
             'not used because a label may only contain letters, digits and +; rename the folder '
             'and its files',
         )
-        for path in (*participants, *sessions)
+        for path in (*bids_dir.glob('sub-*/'), *bids_dir.glob('sub-*/ses-*/'))
         if not is_label(path.name.partition('-')[2])
     ]
 
@@ -229,13 +231,11 @@ def _compare_with_table(config: AppConfig, participants: Sequence[str]) -> list[
     """List participants without a row in `participants.tsv`, and rows without a folder."""
     if not (config.bids_dir / 'participants.tsv').is_file():
         return []
-    listed = dict.fromkeys(label for label, _ in read_participants(config.bids_dir).visits)
-    found = [NO_ROW._replace(who=f'sub-{label}') for label in participants if label not in listed]
-    if config.participant_label:
-        return found
-    known = set(participants)
-    lacking = [label for label in listed if label not in known]
-    return found + [NO_FOLDER._replace(who=f'sub-{label}') for label in lacking]
+    listed = {label for label, _ in read_participants(config.bids_dir).visits}
+    found = [NO_ROW._replace(who=f'sub-{label}') for label in set(participants) - listed]
+    if not config.participant_label:
+        found += [NO_FOLDER._replace(who=f'sub-{label}') for label in listed - set(participants)]
+    return found
 
 
 def check_output_folder(bids_dir: Path, output_dir: Path) -> None:

@@ -310,15 +310,16 @@ class Processing:
         errors = self._errors[job.participant]
         errors |= {f'{job.image.name}, {step}': each.reason for step, each in failures.items()}
         if errors and not self._waits(job.participant):  # The next image deletes the page.
-            logs = 'the folder logs'
-            write_failed_steps(self._config.output_dir, job.participant, errors, logs)
+            write_failed_steps(self._config.output_dir, job.participant, errors, 'the folder logs')
         self._progress.finish(job.workflow_name, bool(failures))
-        LOGGER.info('%s: %s', job.image.name, 'failed' if failures else 'done')
+        if failures:
+            LOGGER.info('%s: failed', job.image.name)
+        else:
+            LOGGER.info('%s: done', job.image.name)
+            self._clean(IMAGES, [job.workflow_name])
         for warning in Record.read(self._config.output_dir, job.image.visit).warnings:
             LOGGER.warning(warning._replace(who=job.image.name))
             append_to_log(self._log_of(job), f'warning: {warning}')
-        if not failures:
-            self._clean(IMAGES, [job.workflow_name])
 
     def _clean(self, folder: str, names: Iterable[str]) -> None:
         """Delete intermediate results with `--clean-on-success`."""
@@ -368,14 +369,13 @@ class Processing:
 
     def _session(self, job: Job) -> dict[str, Any]:
         age, sex = self._ages_and_sexes[job.image.visit]
+        record = Record.read(self._config.output_dir, job.image.visit)
         return {
             'session': job.image.session,
             'age': age,
             'sex': sex,
             'atlas': job.reusable.dseg_name or self._study.atlas,
-            'warnings': [
-                *map(list, Record.read(self._config.output_dir, job.image.visit).warnings)
-            ],
+            'warnings': [*map(list, record.warnings)],
             'reused': {meaning: str(path) for meaning, path in job.reusable.files.items()},
         }
 

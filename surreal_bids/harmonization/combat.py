@@ -333,15 +333,13 @@ class ComBat:
         `z` are standardised features, without the random intercepts that `of_people` still has.
         """
         tolerance = TOLERANCE if self.shift_error_ is None else CONVERGED
-        estimates, pooled = [], []
+        estimates, rough = [], []
         for number, name in enumerate(self.sites_):
             mine = z[codes == number]
-            rough = least_squares(mine)
-            prior = moments_prior(*rough) if self._borrows() else None
+            rough.append(least_squares(mine))
+            prior = moments_prior(*rough[-1]) if self._borrows() else None
             estimates.append(estimate_site(mine, prior, tolerance))
-            if len(mine) >= MIN_FOR_SCALE:
-                pooled.append((number, *rough))
-            else:
+            if len(mine) < MIN_FOR_SCALE:
                 LOGGER.info(
                     'ComBat: site %s has only %d participants; its mean is adjusted, its variance '
                     'is not.',
@@ -349,14 +347,14 @@ class ComBat:
                     len(mine),
                 )
         self.shift_, self.ratio_ = (np.array(parts) for parts in zip(*estimates))
-        if not pooled or not self._borrows():
+        sizes = np.asarray(self.site_sizes_, dtype=np.float64)
+        large = np.flatnonzero(sizes >= MIN_FOR_SCALE)
+        if not large.size or not self._borrows():
             return
-        self.prior_ = pooled_prior([(shift, ratio) for _, shift, ratio in pooled])
+        self.prior_ = pooled_prior([rough[number] for number in large])
         if z.shape[1] <= MOST_COVARYING:
-            rows = [number for number, *_ in pooled]
-            means = group_means(of_people, codes, len(self.sites_))
-            sizes = np.asarray(self.site_sizes_, dtype=np.float64)[rows]
-            self.shift_prior_ = shift_prior(of_people - means[codes], means[rows], sizes)
+            means = group_means(of_people, codes, len(sizes))
+            self.shift_prior_ = shift_prior(of_people - means[codes], means[large], sizes[large])
 
     def _estimate_new_site(self, z: Floats) -> tuple[Floats, Floats]:
         """Estimate gamma and delta (n_varying,) of an added site."""

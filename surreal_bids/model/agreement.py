@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -342,8 +342,7 @@ def train_in_rounds(
         settings = [_setting(value, rounds) for value, rounds in members.items()]
         if repetitions is not None:
             continue
-        best = max(settings, key=lambda setting: setting.score(hyper.core_members) or 0.0)
-        now = _consensus(best, members[best.ortho], hyper)
+        now = _consensus(settings, members, hyper)
         if before is not None and now is not None:
             agreement = float(compare_members(np.stack([before, now])).index_EE[0, 1])
             LOGGER.info('agreement with the consensus of %d members: %.3f', first, agreement)
@@ -361,11 +360,14 @@ def _setting(ortho: float, rounds: list[Trained]) -> Setting:
     return make_setting(ortho, weights, r_ENM, [met for some in rounds for met in some.converged])
 
 
-def _consensus(setting: Setting, rounds: list[Trained], hyper: HyperParameters) -> Floats | None:
-    """Mean R-indices (N, M) of the members that agree; None where no two are healthy."""
-    if setting.agreement is None or len(setting.healthy) < 2:
+def _consensus(
+    settings: Sequence[Setting], members: Mapping[float, list[Trained]], hyper: HyperParameters
+) -> Floats | None:
+    """Mean R-indices (N, M) of members of the best setting that agree; None: no two are healthy."""
+    best = max(settings, key=lambda setting: setting.score(hyper.core_members) or 0.0)
+    if best.agreement is None or len(best.healthy) < 2:
         return None
-    chosen = consensus_members(setting.agreement, hyper.core_members, hyper.consensus_tolerance)
-    r_ENM = np.concatenate([some.r_ENM for some in rounds])[setting.healthy]
-    match = setting.agreement.match_EEM
+    chosen = consensus_members(best.agreement, hyper.core_members, hyper.consensus_tolerance)
+    r_ENM = np.concatenate([some.r_ENM for some in members[best.ortho]])[best.healthy]
+    match = best.agreement.match_EEM
     return np.mean([r_ENM[e][:, match[e, chosen[0]]] for e in chosen], axis=0)

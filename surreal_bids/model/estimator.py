@@ -385,14 +385,12 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         self, values: Floats, names: list[str] | None, patient: NDArray[np.bool_]
     ) -> Sample:
         """Check both groups and copy them to the device."""
-        device = find_device(self.device)
+        device, hyper = find_device(self.device), self._hyper
         check_training_sample(values, patient, names)
-        if self._hyper.start == 'factors':
-            given = () if self.n_patterns is None else _as_tuple(self.n_patterns)
-            require_regions(values.shape[1], given, self.preset)
-        hyper = self._hyper
         smallest = int(min(patient.sum(), (~patient).sum()))
         if hyper.start == 'factors':
+            given = () if self.n_patterns is None else _as_tuple(self.n_patterns)
+            require_regions(values.shape[1], given, self.preset)
             smallest = subsample_size(smallest)
         share = min(int(patient.sum()) // BATCHES_PER_EPOCH, smallest)
         share = min(share, hyper.largest_batch or share)
@@ -428,7 +426,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         """Train the members of each lambda with this number of patterns."""
 
         def train(ortho: tuple[float, ...], first: int | None, count: int) -> dict[float, Trained]:
-            repeated = tuple(value for value in ortho for _ in range(count))
+            repeated = tuple(np.repeat(ortho, count).tolist())
             shape = (sample.pt.shape[1], n_patterns)
             seed, device = self.random_state, sample.pt.device
             stack = Stack(*shape, repeated, self._hyper, seed, device, first or 0)

@@ -285,21 +285,19 @@ def choose_number(
         Where to compute.
     """
     shuffle = shuffle or shuffle_rows(cn, pt)
-    found, chosen = {}, 0
+    found = {}
     numbers = sorted(set(candidates))
     for place, m in enumerate(numbers):
         report(place, len(numbers), f'{CHOICE}: stability of {m}')
-        value = stability(cn, pt, m, (random_state, _SUBSAMPLE), device)
-        found[m] = Stability(m, value)
-        LOGGER.info('M=%d: stability %.2f', m, value)
+        found[m] = Stability(m, stability(cn, pt, m, (random_state, _SUBSAMPLE), device))
+        LOGGER.info('M=%d: stability %.2f', m, found[m].value)
     reproduced = [m for m in found if found[m].is_reproduced]
     for m in dict.fromkeys([*reversed(reproduced), min(found)]):
         null = null_stability(shuffle, m, random_state, device)
         found[m] = _compare_with_permuted(found[m], null)
         if found[m].is_supported:
-            chosen = m
-            break
-    return Number(chosen, tuple(found.values()))
+            return Number(m, tuple(found.values()))
+    return Number(0, tuple(found.values()))
 
 
 def _compare_with_permuted(found: Stability, null: Iterator[float]) -> Stability:

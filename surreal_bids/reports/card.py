@@ -203,7 +203,6 @@ def model_facts(card: Card) -> dict[str, Any]:
 def preprocessing_facts(state: Mapping[str, Any]) -> dict[str, str]:
     """Return what a model does to volumes before it sees them."""
     options, combat = state['options'], state['combat']
-    encoder = (state['residualiser'] or {}).get('encoder', {})
     icv = str(options['icv_column'] or column_of(options['covariates'], 'icv'))
     handling = 'covariate' if icv in options['covariates'] else options['icv']
     facts = {'head size': HEAD_SIZE[handling].format(icv)}
@@ -213,12 +212,19 @@ def preprocessing_facts(state: Mapping[str, Any]) -> dict[str, str]:
     if combat is not None:
         sizes = ', '.join(f'{site} {n}' for site, n in zip(combat['sites'], combat['site_sizes']))
         facts['sites'] = f'ComBat fitted on controls ({sizes})'
+    encoder = (state['residualiser'] or {}).get('encoder', {})
     covariates = ', '.join(encoder.get('covariates', [])) or 'none'
     facts['covariates'] = f'{covariates} (effects estimated in controls and removed)'
+    return facts | _covered(encoder, state['codes'], icv)
+
+
+def _covered(encoder: Mapping[str, Any], codes: Mapping[str, Any], icv: str) -> dict[str, str]:
+    """Return the range or the levels of each covariate; `icv` is the column of the head size."""
+    facts = {}
     for name, ends in encoder.get('range', {}).items():
         column = icv if name in (ICV, LOG_ICV) else name
-        if name in state['codes']:
-            facts[f'levels of {name}'] = ', '.join(word.upper() for word in state['codes'][name])
+        if name in codes:
+            facts[f'levels of {name}'] = ', '.join(word.upper() for word in codes[name])
         else:
             low, high = np.exp(ends) if name == LOG_ICV else ends
             facts[f'range of {column} in controls'] = range_of(column, low, high)

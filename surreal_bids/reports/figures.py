@@ -242,8 +242,8 @@ def draw_standing(own: pd.DataFrame, reference: pd.DataFrame, counts: Mapping[st
     counts
         Number of participants of each group.
     """
-    names = [name for name in own.index if name in reference]
-    known = np.concatenate([own.to_numpy(float).ravel(), *(reference[n] for n in names)])
+    others = reference.reindex(columns=own.index)
+    known = np.concatenate([own.to_numpy(float).ravel(), others.to_numpy(float).ravel()])
     edges = np.linspace(min(np.nanmin(known), 0.0) - 0.03, max(np.nanmax(known), 1.0) + 0.03, BINS)
     colours = group_colours([str(group) for group in reference['group'] if group in GROUPS])
 
@@ -260,23 +260,22 @@ def draw_standing(own: pd.DataFrame, reference: pd.DataFrame, counts: Mapping[st
             points = ' '.join(f'{x},{y}' for x, y in corners)
             areas.append({'colour': colour, 'points': f'40,{middle} {points} 465,{middle}'})
         places = at([row['value'], row['low'], row['high']])
-        is_known = np.isfinite([row['low'], row['high']]).all()
         panels.append(
             {
                 'name': name,
                 'middle': middle,
                 'areas': areas,
                 'place': places[0],
-                'interval': places[1:] if is_known else None,
+                'interval': places[1:] if np.isfinite(places[1:]).all() else None,
             }
         )
-    ticks = [tick for tick in np.arange(-2, 4.01, 0.25).round(2) if edges[0] < tick < edges[-1]]
+    ticks = np.arange(-2, 4.01, 0.25).round(2)
     return (
         environment()
         .get_template('standing.svg')
         .render(
             panels=panels,
-            ticks=[(f'{tick:g}', at(tick)) for tick in ticks],
+            ticks=[(f'{each:g}', at(each)) for each in ticks if edges[0] < each < edges[-1]],
             legend=[
                 (colour, f'{GROUP_NAMES[group]} (n = {counts[group]})')
                 for group, colour in colours.items()

@@ -22,7 +22,7 @@ from surreal_bids.cautions import FIGURES, R_INDICES, Caution
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.harmonization.encoding import TOLERATED
 from surreal_bids.imaging.quality import norms
-from surreal_bids.names import PARTICIPANT, SESSION, is_label, without_prefix
+from surreal_bids.names import PARTICIPANT, SESSION, without_prefix
 from surreal_bids.rindices.crossfit import NOT_HELD_OUT
 from surreal_bids.rindices.preprocessing import INCOMPLETE
 from surreal_bids.text import counted
@@ -96,14 +96,13 @@ def image_warnings(
     output_dir: Path, participant: str, session: object = None
 ) -> dict[str, list[Caution]]:
     """Return warnings of an image by flag; none for participants without images."""
-    label = without_prefix(participant, 'sub')
-    if not is_label(label):
+    path = visit_output(output_dir, 'quality', participant, session)
+    if path is None:
         return {}
     name = without_prefix(session, 'ses') if isinstance(session, str) else None
-    record = Record.read(output_dir, (label, name))
+    record = Record.read(output_dir, (without_prefix(participant, 'sub'), name))
     flags = {'warning on the image': list(record.warnings)}
-    path = visit_output(output_dir, 'quality', participant, session)
-    quality = {} if path is None else read_quality(path)
+    quality = read_quality(path)
     uncertain, n_regions = quality.get('uncertain_regions'), len(norms())
     if uncertain is not None and uncertain > UNCERTAIN_SHARE * n_regions:
         caution = Caution(

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from surreal_bids import __version__
 from surreal_bids.bids.derivatives import LESIONS, Reusable
@@ -47,35 +47,40 @@ def imaging_methods(
         `template`, `atlas` and `n_atlases`.
     """
     methods = set(mask_methods)
-    computed = [origin for origin in COMPUTED_MASKS if origin in methods]
+    masks = [origin for origin in COMPUTED_MASKS if origin in methods]
+    if methods - set(COMPUTED_MASKS):
+        masks.append('given')
     lesions = [each for each in reused if each.lesion]
-    left_out = {
-        'bias field': any(each.t1w is None for each in lesions),
-        'tissue': any(not each.tpms for each in lesions),
-    }
-    filled = {
-        'brain mask': 'deepbet' in methods and any(each.mask is None for each in lesions),
-        'registration': any(each.anat2std_xfm is None for each in lesions),
-        'regions': any(each.dseg is None for each in lesions),
-    }
-    segmentations = [each.dseg_name for each in reused if each.dseg_name]
+    left_out = {'t1w': 'bias field', 'tpms': 'tissue'}
+    filled = {'mask': 'brain mask', 'anat2std_xfm': 'registration', 'dseg': 'regions'}
+    if 'deepbet' not in methods:
+        del filled['mask']
+    programs = dict.fromkeys(name for each in reused for name in each.names)
     return {
-        'bias_corrected': any(each.t1w is None for each in reused),
-        'masks': [*computed, *(['given'] if methods - set(COMPUTED_MASKS) else [])],
-        'tissue_classified': any(not each.tpms for each in reused),
-        'tissues_reused': any(each.tpms for each in reused),
-        'registered': any(each.anat2std_xfm is None for each in reused),
-        'transforms_reused': any(each.anat2std_xfm is not None for each in reused),
-        'segmentation': next(iter(segmentations), None),
-        'segmented': len(segmentations) < len(reused),
-        'reused': list(
-            dict.fromkeys(name for each in reused for name in each.names if name != LESIONS)
-        ),
+        'bias_corrected': _n_with(reused, 't1w') < len(reused),
+        'masks': masks,
+        'tissue_classified': _n_with(reused, 'tpms') < len(reused),
+        'tissues_reused': _n_with(reused, 'tpms') > 0,
+        'registered': _n_with(reused, 'anat2std_xfm') < len(reused),
+        'transforms_reused': _n_with(reused, 'anat2std_xfm') > 0,
+        'segmentation': next((each.dseg_name for each in reused if each.dseg_name), None),
+        'segmented': _n_with(reused, 'dseg_name') < len(reused),
+        'reused': [name for name in programs if name != LESIONS],
         'lesions': len(lesions),
-        'lesions_left_out': [step for step, done in left_out.items() if done],
-        'lesions_filled': [step for step, done in filled.items() if done],
+        'lesions_left_out': _steps_done(lesions, left_out),
+        'lesions_filled': _steps_done(lesions, filled),
         **names,
     }
+
+
+def _n_with(reused: Sequence[Reusable], result: str) -> int:
+    """Count the images with such a result of another program."""
+    return sum(bool(getattr(each, result)) for each in reused)
+
+
+def _steps_done(reused: Sequence[Reusable], steps: Mapping[str, str]) -> list[str]:
+    """Return the steps, by name of their result, that were done for some of the images."""
+    return [step for result, step in steps.items() if _n_with(reused, result) < len(reused)]
 
 
 def describe_group_methods(found: Analysis, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,7 +101,6 @@ def describe_group_methods(found: Analysis, asked: Mapping[str, Any]) -> dict[st
     imported = found.model.notes.get('Imported', {})
     added = found.model.notes.get(ADDED_SITES, {})
     here = set(cohort.people.get(str(cohort.options.site_column), ()))
-    first = [*found.associations['adjusted_for'].dropna()] if len(found.associations) else []
     defaults = {'map_smoothing': 0, 'deviation_maps': (), 'permutations': 0, 'from_table': False}
     return {
         'n_controls': cohort.counts['CN'],
@@ -112,7 +116,7 @@ def describe_group_methods(found: Analysis, asked: Mapping[str, Any]) -> dict[st
         'adapted_to': sum(each['Controls'] for site, each in added.items() if site in here),
         'longitudinal': combat is not None and combat.shift_error_ is not None,
         'associations': not found.associations.empty,
-        'adjusted_for': next(iter(first), ''),
+        'adjusted_for': next(iter(found.associations['adjusted_for'].dropna()), ''),
         'change': found.group_change is not None and bool(found.group_change['p'].notna().any()),
         'published': imported.get('Title')
         and imported.get('Citation')
@@ -201,11 +205,10 @@ class Methods:
 
     def write(self, root: Path, level: str | None = None) -> None:
         """Write the text to the logs as Markdown, HTML and BibTeX, as fMRIPrep does."""
-        title = escape('Methods')
         page = Markup(
-            '<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8"><title>{}</title>\n'
-            '<h1>{}</h1>\n{}\n</html>\n'
-        ).format(title, title, self.html)
+            '<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8"><title>Methods</title>\n'
+            '<h1>Methods</h1>\n{}\n</html>\n'
+        ).format(self.html)
         texts = {'md': self.markdown, 'html': page, 'bib': self.bibtex}
         for extension, text in texts.items():
             write_text(output_path(root, 'citation', level=level, extension=extension), text)

@@ -94,6 +94,11 @@ class Row(NamedTuple):
     paint: Paint
     title: str = ''
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Pixels: width of all slices side by side, and height of the first."""
+        return sum(tile.world.shape[1] for tile in self.tiles), self.tiles[0].world.shape[0]
+
 
 @dataclass(frozen=True, eq=False)
 class Background:
@@ -220,7 +225,7 @@ def _font(size: int) -> ImageFont.FreeTypeFont:
 def save(
     path: Path,
     rows: Sequence[Row],
-    legend: Mapping[str, str] | None = None,
+    legend: Mapping[str, str] = {},
     scale: Scale | None = None,
 ) -> Path:
     """Write rows of slices to a JPEG file.
@@ -236,29 +241,34 @@ def save(
     scale
         Colour bar.
     """
-    shapes = [[tile.world.shape for tile in row.tiles] for row in rows]
-    width = max(sum(shape[1] + GAP for shape in row) - GAP for row in shapes)
-    height = sum(row[0][0] + STRIP for row in shapes) + FOOT * bool(legend or scale)
+    width = max(row.size[0] + GAP * (len(row.tiles) - 1) for row in rows)
+    height = sum(row.size[1] + STRIP for row in rows) + FOOT * bool(legend or scale)
     picture = Image.new('RGB', (width, height))
     draw, top = ImageDraw.Draw(picture), 0
-    for row, sizes in zip(rows, shapes):
-        spare = (width - sum(shape[1] for shape in sizes)) / max(len(sizes) - 1, 1)
-        left = 0.0
-        for tile, (tall, wide, _) in zip(row.tiles, sizes):
-            pixels = (row.paint(tile.world).clip(0, 1) * 255).astype(np.uint8)
-            picture.paste(Image.fromarray(pixels), (round(left), top))
-            middle = left + wide / 2
-            draw.text((middle, top + tall), tile.text, FAINT, _font(14), anchor='ma')
-            left += wide + spare
-        sides = 'PA' if row.tiles[0].text[0] == 'x' else 'LR'
-        for side, place, anchor in zip(sides, (3, sizes[0][1] - 3), ('lm', 'rm')):
-            draw.text((place, top + sizes[0][0] / 2), side, 'white', _font(16), anchor=anchor)
-        draw.text((4, top + 4), row.title, 'white', _font(16))
-        top += sizes[0][0] + STRIP
-    _draw_legend(draw, top + FOOT / 2, width, legend or {}, scale)
+    for row in rows:
+        _draw_row(picture, draw, row, top)
+        top += row.size[1] + STRIP
+    _draw_legend(draw, top + FOOT / 2, width, legend, scale)
     with atomic_path(path) as temporary:
         picture.save(temporary, 'JPEG', quality=82)
     return path
+
+
+def _draw_row(picture: Image.Image, draw: ImageDraw.ImageDraw, row: Row, top: int) -> None:
+    """Draw slices spread over the width of the picture, their positions, sides and the title."""
+    spare = (picture.width - row.size[0]) / max(len(row.tiles) - 1, 1)
+    left = 0.0
+    for tile in row.tiles:
+        tall, wide, _ = tile.world.shape
+        pixels = (row.paint(tile.world).clip(0, 1) * 255).astype(np.uint8)
+        picture.paste(Image.fromarray(pixels), (round(left), top))
+        draw.text((left + wide / 2, top + tall), tile.text, FAINT, _font(14), anchor='ma')
+        left += wide + spare
+    tall, wide, _ = row.tiles[0].world.shape
+    sides = 'PA' if row.tiles[0].text[0] == 'x' else 'LR'
+    for side, place, anchor in zip(sides, (3, wide - 3), ('lm', 'rm')):
+        draw.text((place, top + tall / 2), side, 'white', _font(16), anchor=anchor)
+    draw.text((4, top + 4), row.title, 'white', _font(16))
 
 
 def _draw_legend(

@@ -11,11 +11,13 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import jinja2
+import numpy as np
 import pandas as pd
 from markupsafe import Markup, escape
 
@@ -40,10 +42,10 @@ TABLES, RATINGS = 'tables.js', 'ratings.js'
 def table(
     frame: pd.DataFrame,
     caption: str = '',
-    formats: Mapping[str, str] | None = None,
-    links: Mapping[str, Sequence[str | None]] | None = None,
+    formats: Mapping[str, str] = {},
+    links: Mapping[str, Sequence[str | None]] = {},
     bars: Sequence[str] = (),
-    gauges: Mapping[str, float] | None = None,
+    gauges: Mapping[str, float] = {},
     marked: Sequence[bool] = (),
     classes: str = '',
     identity: str = '',
@@ -72,28 +74,26 @@ def table(
         What identifiers of styled cells begin with.
     """
     shown = frame.reset_index(drop=True)
-    is_number = [pd.api.types.is_numeric_dtype(shown[name]) for name in shown]
-    for column, addresses in (links or {}).items():
+    is_number = [pd.api.types.is_numeric_dtype(kind) for kind in shown.dtypes]
+    for column, addresses in links.items():
         texts = zip(addresses, shown[column], strict=True)
-        shown[column] = pd.Series([_linked(address, text) for address, text in texts], dtype=object)
-    how: dict[Any, Any] = {name: each.format for name, each in (formats or {}).items()}
-    how |= {name: _gauge(limit, how.get(name, str)) for name, limit in (gauges or {}).items()}
+        shown[column] = pd.Series(starmap(_linked, texts), dtype=object)
+    how: dict[Any, Any] = {name: each.format for name, each in formats.items()}
+    how |= {name: _gauge(limit, how.get(name, str)) for name, limit in gauges.items()}
     known = {name: each for name, each in how.items() if name in shown}
     cells = pd.DataFrame('', shown.index, shown.columns)
     cells.loc[:, is_number] = 'number'
-    cells.loc[list(marked) or [False] * len(shown)] += ' marked'
+    cells.iloc[np.flatnonzero(marked)] += ' marked'
     styler = shown.style.hide(axis='index').set_uuid(identity).set_td_classes(cells)
-    styler = styler.format(known, na_rep='\N{EN DASH}', escape='html').format_index(
-        escape='html', axis=1
-    )
-    styler = styler.apply_index(
-        lambda heads: ['text-align:right' if each else '' for each in is_number], axis=1
-    )
+    styler = styler.format(known, na_rep='\N{EN DASH}', escape='html')
+    styler = styler.format_index(escape='html', axis=1)
+    sides = np.where(is_number, 'text-align:right', '')
+    styler = styler.apply_index(lambda heads: sides, axis=1)
     for name in bars:
         limit = float(shown[name].abs().max()) or 1.0
         styler = styler.bar([name], align=0, vmin=-limit, vmax=limit, color=[LOWERS, RAISES])
     styler.cell_ids = False  # type: ignore[attr-defined]
-    html = styler.to_html(table_attributes=f'class="{classes}"', caption=escape(caption) or None)
+    html = styler.to_html(table_attributes=f'class="{classes}"', caption=escape(caption))
     around = Markup('<div class="scroll{}" tabindex="0" role="group" aria-label="{}">{}</div>')
     tall = ' tall' if 'interactive' in classes else ''
     return around.format(tall, caption or 'Table', Markup(html))  # noqa: S704 (pandas escapes)

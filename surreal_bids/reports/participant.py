@@ -549,7 +549,7 @@ def _doubts(one: Individual) -> list[Caution]:
     card = dict(one.tables.card)
     if one.tables.model is None:
         card.pop('CrossFit', None)
-    return [*doubts, *(doubts_of_model(card) if one.tables.names else [])]
+    return [*doubts, *doubts_of_model(card)]
 
 
 def _is_of_unknown_scanner(one: Individual) -> bool:
@@ -637,10 +637,7 @@ def _standing(one: Individual) -> tuple[Path, str] | None:
     whose, rows, counts = one.tables.reference
     if rows.empty or not one.names:
         return None
-    ends = {
-        end: [one.last.get(f'{name}_{end}', np.nan) for name in one.names]
-        for end in ('low', 'high')
-    }
+    ends = {end: [one.last.get(f'{name}_{end}') for name in one.names] for end in ('low', 'high')}
     own = pd.DataFrame({'value': one.last[one.names], **ends}, index=one.names).astype(float)
     return write_text(_figure(one, 'standing'), draw_standing(own, rows, counts)), whose
 

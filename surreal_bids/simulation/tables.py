@@ -534,7 +534,7 @@ def claim_folder(
     others = [each for each in folder.rglob('[!.]*') if each.is_file()]
     if others and not path.is_file() and not is_unfinished(path):
         raise OutputError(f'{folder}: contains other files; choose an empty or a new folder')
-    for place in (folder, *(each for each in folder.rglob('*') if each.is_dir())):
+    for place in folder.glob('**/'):
         remove_leftovers(place / '*')
 
 
