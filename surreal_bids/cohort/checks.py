@@ -185,7 +185,7 @@ def other_unit(study: Study) -> Iterator[Finding]:
     """Volumes or head sizes in other or mixed units."""
     if study.has_volumes:
         scale = study.logs.mean(axis=1)
-        distance = scale - scale.quantile(interpolation='lower')
+        distance = scale - float(scale.quantile(interpolation='lower'))
         far = distance[distance.abs() > np.log10(OTHER_UNIT)]
         if len(far) > MOST_WRONG * len(scale):
             listed, factor = list_briefly(far.index, 5), _factor(far.median())
