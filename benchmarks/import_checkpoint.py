@@ -27,7 +27,7 @@ import torch
 from numpy._core.multiarray import _reconstruct
 from torch import Tensor
 
-from surreal_bids.cohort.roles import named_features
+from surreal_bids.cohort.roles import listed_features
 from surreal_bids.harmonization.covariates import CNNormaliser, Residualiser
 from surreal_bids.harmonization.options import PreprocessingOptions
 from surreal_bids.model.estimator import SurrealGAN
@@ -100,7 +100,7 @@ def import_checkpoint(
     content = read_checkpoint(path)
     published = CHECKPOINTS.get(hashlib.sha256(path.read_bytes()).hexdigest())
     if published is not None:
-        features, covariates = named_features('muse72'), published['covariates']
+        features, covariates = listed_features('muse72'), published['covariates']
     elif features is None or covariates is None:
         raise SystemExit(f'{path}: not a published checkpoint; its features are not known')
     epoch = max(key for key in content if type(key) is int)

@@ -7,7 +7,7 @@ FreeSurfer and ADNI, in English. Options name all other columns.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from typing import Literal
 
 PARTICIPANT = 'participant_id'
@@ -93,7 +93,10 @@ NAMES: dict[Role, tuple[str, ...]] = {
         'imageuid', 'imageid', 'imagedataid', 'loniuid', 'loniid', 'scanid', 'seriesid',
         'seriesuid', 'studyuid', 'uid', 'uuid', 'colprot', 'origprot', 'filename', 'bidsname',
     ),
-    'index': ('', 'index', 'row', 'rownames', 'rowname', 'x', 'unnamed0', 'rownumber', 'nr'),
+    'index': (
+        '', 'index', 'row', 'rownames', 'rowname', 'x', 'unnamed0', 'rownumber', 'nr', 'no', 'num',
+        'number', 'obs', 'count', 'lfdnr', 'rowid', 'sn', 'sno', 'srno', 'serial', 'serialno',
+    ),
 }  # fmt: skip
 """Letters and digits of each name; where a table has several, the first takes precedence."""
 
@@ -164,6 +167,13 @@ def noun_of(name: Hashable) -> str:
     """Say what a column is called after; empty if its name is not known."""
     role = role_of(name)
     return '' if role is None else NOUNS.get(role, role)
+
+
+def meanings_of(values: Collection[str]) -> dict[str, str | None]:
+    """Return CN, PT or None for each value of a diagnosis, by its name or a code of all values."""
+    codes = next((codes for codes in CODES if {*codes} == {*values}), {})
+    words = dict.fromkeys(CONTROL_WORDS, CONTROL) | dict.fromkeys(PATIENT_WORDS, PATIENT)
+    return {value: codes.get(value, words.get(letters_of(value))) for value in sorted(values)}
 
 
 def sex_of(word: str) -> str | None:

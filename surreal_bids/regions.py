@@ -131,6 +131,11 @@ class FeatureList:
         return 'volumes' if self.scale_with_head else 'thicknesses'
 
     @property
+    def indices(self) -> set[int]:
+        """MUSE regions that the features are, or sum."""
+        return {index for feature in self.features for index in feature.indices}
+
+    @property
     def atlas(self) -> str | None:
         """MUSE, if the features are its regions."""
         return 'MUSE' if all(feature.indices for feature in self.features) else None
@@ -353,12 +358,8 @@ def freesurfer_regions(columns: Iterable[str]) -> list[str]:
 
 def is_total(column: str) -> bool:
     """Check whether a column is called like a sum of regions, fluid or the head."""
-    return muse_number(column) in DERIVED or _TOTAL.fullmatch(letters_of(column)) is not None
-
-
-def is_ventricle(column: str) -> bool:
-    """Check whether a column is a ventricle of MUSE."""
-    return muse_index(column) in VENTRICLES
+    named = _TOTAL.fullmatch(letters_of(column)) is not None
+    return named or muse_number(column) in DERIVED or muse_index(column) in VENTRICLES
 
 
 def muse_number(column: str) -> int | None:

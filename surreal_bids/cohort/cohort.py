@@ -30,8 +30,8 @@ from surreal_bids.cohort.checks import (
     summarise_reasons,
 )
 from surreal_bids.cohort.roles import (
+    FACTS,
     FRAME,
-    REGION,
     Features,
     Groups,
     GroupUse,
@@ -673,7 +673,7 @@ class _Reader:
         measures = list(self.read_measures(known)) if self.is_measured or self.model else []
         tables = list(dict.fromkeys((self.measured, self.people, *measures)))
         roles = self.roles(study.options)
-        uses = uses_of_columns(tables, study.wanted, self.features.unused, roles, known)
+        uses = uses_of_columns(tables, self.features, roles, known)
         others, codes = self.others(known, measures, uses)
         excluded = visit_columns(self.visits.values(), self.prefix)
         excluded = excluded.assign(reason=pd.Series(self.reasons, dtype=object))
@@ -684,7 +684,7 @@ class _Reader:
             others=others,
             wanted=study.wanted,
             options=options,
-            notes=(*groups.notes(self.use == 'compared'), *notes, *describe_order(visits)),
+            notes=(*groups.notes, *notes, *describe_order(visits)),
             exclusions=excluded.dropna(subset='reason'),
             measured=self.volumes_of_everyone(),
             uses=uses,
@@ -714,15 +714,12 @@ class _Reader:
         self, known: Table, measures: Sequence[Table], uses: pd.DataFrame
     ) -> tuple[pd.DataFrame, list[Caution]]:
         """Return the other facts about visits as text; codes for missing values are missing."""
-        regions = uses.loc[uses['taken_for'] == REGION, 'column']
-        used = {*self.own.values(), self.groups.column, *known.joined, *regions}
-        used |= set(self.features.unused)
-        facts = known.text[[name for name in known.columns if name not in used]]
+        chosen = {*uses.loc[uses['taken_for'].isin(FACTS), 'column']} - {*self.own.values()}
+        facts = known.text[[name for name in known.columns if name in chosen]]
         visits = {name: self.visits[name] for name in known.text.index}
         for table in measures:
             rows = table.of(visits).text
-            facts = pd.concat([facts, rows[[n for n in rows if n not in {*facts, *used}]]], axis=1)
-        facts = facts[[n for n in facts if role_of(n) not in NO_MEASURE]]
+            facts = pd.concat([facts, rows[[n for n in rows if n in chosen - {*facts}]]], axis=1)
         coded = {str(name): missing_codes(to_numbers(facts[name])) for name in facts}
         coded = {name: is_code for name, is_code in coded.items() if is_code.any()}
         listed = [f'{facts[n][c].iloc[0]} in {n} ({c.sum()})' for n, c in coded.items()]
@@ -780,9 +777,6 @@ def _meant(word: str) -> str:
     """Reduce the ways to write a word, or a sex, to one."""
     return sex_of(word) or letters_of(word)
 
-
-NO_MEASURE: tuple[Role, ...] = ('participant', 'session', 'date', 'birth', 'identifier', 'index')
-"""Roles of columns that are no measure of participants."""
 
 OFTEN_OTHER, YEARS_APART = 0.1, 1.0
 """Share of participants with different values in two tables, and years between two ages, that cause

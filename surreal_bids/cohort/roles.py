@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 import pandas as pd
 
@@ -14,20 +14,16 @@ from surreal_bids.cautions import PARTICIPANTS, Caution
 from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.files import read_file
-from surreal_bids.harmonization.covariates import ICVHandling
 from surreal_bids.harmonization.options import PreprocessingOptions
 from surreal_bids.names import (
-    CODES,
     CONTROL,
-    CONTROL_WORDS,
     NAMES,
-    NOUNS,
     PATIENT,
-    PATIENT_WORDS,
+    SINGULAR,
     Role,
     column_of,
     columns_of,
-    letters_of,
+    meanings_of,
     means,
     noun_of,
     role_of,
@@ -41,7 +37,6 @@ from surreal_bids.regions import (
     feature_set,
     freesurfer_regions,
     is_total,
-    is_ventricle,
     muse_index,
     recognise,
     side_of,
@@ -60,35 +55,25 @@ SITE = 'site'
 MOST_MATCH, HALF_MATCH = 0.8, 0.5
 """Share of the columns of volumes that must be regions of an atlas; beside measures, the second."""
 
-UNITS = frozenset(
-    {'mm3', 'mm', 'cm3', 'ml', 'cc', 'vox', 'voxel', 'voxels', 'vol', 'volume', 'percent', 'pct',
-     '%', 'ratio', 'norm', 'normalized', 'normalised', 'raw', 'adj', 'adjusted', 'icv', 'tiv'}
-)  # fmt: skip
-"""Words for units and corrections in the names of columns."""
+UNIT = re.compile(
+    r'(?<![a-z])(mm3?|cm3|ml|cc|vox(els?)?|vol(ume)?|percent|pct|ratio|norm(ali[sz]ed)?|raw|'
+    r'adj(usted)?|icv|tiv)(?![a-z\d])|[\W_]+'
+)
+"""Words for units and corrections in the names of columns, and what separates words."""
 
 OFTEN_EMPTY = 0.05
 """Share of participants without a region above which the region is dropped; below it, they are."""
-
-ICV_WORDS: Mapping[ICVHandling, str] = {
-    'power': 'allometric (log-log) model fitted in controls',
-    'covariate': 'linear',
-    'proportion': 'volumes are divided by it',
-}
-"""Description of each correction for head size."""
 
 REGION, FRAME = 'region', ('table', 'column', 'taken_for')
 LISTED = 4
 """Columns of one kind that are listed; the others are counted."""
 
-COMPARED: tuple[Role, ...] = ('age', 'sex', 'site', 'icv', 'date')
-"""Roles of columns that describe participants even if nothing is corrected for them."""
-
+MEASURE = 'measure'
+FACTS = (MEASURE, 'age', 'sex', 'site', 'head size')
+"""Uses of columns that describe participants and have no part in preprocessing."""
 
 ONE_SITE = 'everyone'
 """Name of the site of all participants in a dataset without a site column."""
-
-Codes = Mapping[str, Mapping[str, float]]
-"""Numbers for the words, in lower case, that may stand in a numeric covariate."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +99,7 @@ class Requirements:
     mean_volumes: pd.Series
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     levels: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    codes: Codes = field(default_factory=dict)
+    codes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 class Features(NamedTuple):
@@ -129,34 +114,25 @@ def column_features(columns: Iterable[str]) -> FeatureList:
     """Make features of columns; if all are MUSE regions, every spelling is recognised later."""
     columns = list(columns)
     regions = recognise(columns)
-    if len(regions) == len(columns):
-        features = tuple(Feature(column, (index,)) for column, index in regions.items())
-        return FeatureList('columns', features, VOLUME_UNIT)
-    return FeatureList('columns', tuple(Feature(name, ()) for name in columns), UNKNOWN_UNIT)
-
-
-def named_features(name: str) -> FeatureList:
-    """Look up `muse72` or `muse139`."""
-    return FeatureList(name, feature_set(name), VOLUME_UNIT)
+    are_muse = len(regions) == len(columns)
+    features = tuple(Feature(name, (regions[name],) if are_muse else ()) for name in columns)
+    return FeatureList('columns', features, VOLUME_UNIT if are_muse else UNKNOWN_UNIT)
 
 
 def listed_features(wanted: str) -> FeatureList:
     """Read the features of `--features`: a named set, or a text file with one name per line."""
     if wanted in FEATURE_SETS:
-        return named_features(wanted)
-    path = Path(wanted)
+        return FeatureList(wanted, feature_set(wanted), VOLUME_UNIT)
     try:
-        lines = [line.strip() for line in read_file(path).decode('utf-8-sig').splitlines()]
+        lines = map(str.strip, read_file(Path(wanted)).decode('utf-8-sig').splitlines())
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
-            f'--features {wanted}: neither muse72 nor muse139 nor a readable text file ({error}); '
-            'list one feature per line'
+            f'--features {wanted}: not muse72, muse139 or a text file, one name per line ({error})'
         ) from error
-    names = pd.Index([line for line in lines if line])
-    if names.empty or names.has_duplicates:
-        what = 'the file is empty' if names.empty else f'{names[names.duplicated()][0]} is repeated'
-        raise DataError(f'{path}: {what}; list each feature once, one per line')
-    with prefix_errors(path):
+    names = [name for name in dict.fromkeys(lines) if name]
+    if not names:
+        raise DataError(f'{wanted}: the file is empty; list one feature per line')
+    with prefix_errors(wanted):
         return column_features(names)
 
 
@@ -174,37 +150,63 @@ def choose_features(volumes: Table, used: Collection[str], alone: bool = False) 
         and regions of other atlases have to be listed (`--features`).
     """
     columns = [c for c in volumes.columns if c not in used and not means(c, *NAMES)]
-    numbered = _is_numbered_otherwise(columns)
-    unused = _no_regions(volumes, columns, numbered)
-    numeric = [c for c in columns if c not in unused and _is_numeric(volumes, c)]
+    totals = _totals(columns)
+    numeric = [c for c in columns if c not in totals and _is_numeric(volumes, c)]
     with prefix_errors(volumes.source):
-        known = _atlas_regions(numeric, HALF_MATCH if alone else MOST_MATCH, numbered)
-    if not known and (alone or not numeric):
+        known = _atlas_regions(numeric, HALF_MATCH if alone else MOST_MATCH)
+    regions = known or numeric * (not alone)
+    if not regions:
         raise DataError(
             f'{volumes.source}: the columns are not regions of MUSE or FreeSurfer '
-            f'({list_briefly(numeric or volumes.columns, 5)}); list the columns of regions in a '
-            'file for --features, or give the facts about participants in a table of their own'
+            f'({list_briefly(columns, 5)}); list the columns of regions in a file for --features, '
+            'or give the facts about participants in a table of their own'
         )
-    regions = known or numeric
-    rest = [name for name in numeric if name not in regions]
-    fluid = dict.fromkeys(filter(is_ventricle, rest), 'fluid')
-    foreign = [n for n in rest if n not in fluid and (not alone or side_of(n) != NONE)]
-    unusable = _unusable(pd.DataFrame({name: volumes.values(name) for name in regions}))
-    lost = dict.fromkeys(foreign, 'no region of the atlas') | unusable
-    unused |= fluid | lost
-    kept = [name for name in regions if name not in unusable]
-    return Features(column_features(kept), unused, (*_dropped(lost), *_twice(kept)))
+    lost = _lost(volumes, numeric, regions, alone)
+    kept = [name for name in regions if name not in lost]
+    unused = dict.fromkeys(totals, 'sum of regions or fluid') | lost
+    return Features(column_features(kept), unused, tuple(_warn_of_regions(lost, kept)))
 
 
-def _no_regions(volumes: Table, columns: Iterable[str], numbered: bool) -> dict[str, str]:
-    """Return the columns that are no regions, by their name or since they count rows."""
-    found = {c: 'row number' for c in columns if _counts_rows(volumes.text[c])}
-    totals = [c for c in columns if is_total(c) and not (numbered and c.isdecimal())]
-    return found | dict.fromkeys(sorted(totals), 'sum of regions or fluid')
+def _totals(columns: Sequence[str]) -> list[str]:
+    """Return the columns of sums of regions and fluid; numbers may be those of another atlas."""
+    numbered = _is_numbered_otherwise(columns)
+    return [c for c in columns if is_total(c) and not (numbered and c.isdecimal())]
 
 
-def _dropped(lost: Mapping[str, str]) -> Iterator[Caution]:
-    """Warn of columns that may be regions but are not used."""
+def _is_numbered_otherwise(columns: Iterable[str]) -> bool:
+    """Check whether the names of columns are numbers other than those of MUSE."""
+    return any(c.isdecimal() and not is_total(c) and muse_index(c) is None for c in columns)
+
+
+def _is_numeric(table: Table, name: str) -> bool:
+    """Check whether most of the known values of a column are numbers."""
+    return bool(table.values(name).count() > table.text[name].count() / 2)
+
+
+def _atlas_regions(columns: list[str], needed: float) -> list[str]:
+    """Return the regions of FreeSurfer or MUSE if most columns are such regions."""
+    muse = [] if _is_numbered_otherwise(columns) else list(recognise(columns))
+    found = max(freesurfer_regions(columns), muse, key=len)
+    return found if len(found) > needed * len(columns) else []
+
+
+def _lost(volumes: Table, numeric: list[str], regions: list[str], alone: bool) -> dict[str, str]:
+    """Return why columns are dropped: foreign to the atlas, often empty, or constant."""
+    foreign = [c for c in numeric if c not in regions and not (alone and side_of(c) == NONE)]
+    values = pd.DataFrame({name: volumes.values(name) for name in regions})
+    same = values.columns[values.max() <= values.min()]
+    empty = (values.isna() | (values == 0)).mean()
+    often = empty[empty > OFTEN_EMPTY].map('0 or missing in {:.0%} of participants'.format)
+    lost = dict.fromkeys(foreign, 'no region of the atlas')
+    lost |= dict.fromkeys(same, 'the same in all participants')
+    return lost | dict(zip(often.index, often))
+
+
+def _warn_of_regions(lost: Mapping[str, str], kept: Iterable[str]) -> Iterator[Caution]:
+    """Warn of columns that may be regions but are not used, and of one region in two columns.
+
+    Such are voxels beside mm3, and raw volumes beside normalised ones.
+    """
     if lost:
         listed = list_briefly((f'{name} ({why})' for name, why in lost.items()), 5)
         yield Caution(
@@ -213,14 +215,9 @@ def _dropped(lost: Mapping[str, str]) -> Iterator[Caution]:
             'Correct or rename the columns, or list all regions in a file for --features',
             PARTICIPANTS,
         )
-
-
-def _twice(names: Iterable[str]) -> Iterator[Caution]:
-    """Warn of one region in two columns, such as voxels beside mm3, or raw beside normalised."""
     columns: dict[str, list[str]] = {}
-    for name in names:
-        words = re.findall(r'[a-z]+\d*|\d+|%', name.lower())
-        columns.setdefault(' '.join(w for w in words if w not in UNITS), []).append(name)
+    for name in kept:
+        columns.setdefault(' '.join(UNIT.sub(' ', name.lower()).split()), []).append(name)
     same = [' = '.join(each) for region, each in columns.items() if region and len(each) > 1]
     if same:
         yield Caution(
@@ -229,45 +226,6 @@ def _twice(names: Iterable[str]) -> Iterator[Caution]:
             'List one column of each region in a file for --features',
             PARTICIPANTS,
         )
-
-
-def _atlas_regions(columns: list[str], needed: float, numbered: bool) -> list[str]:
-    """Return the regions of FreeSurfer or MUSE if most columns are such regions."""
-    solid = [name for name in columns if not is_ventricle(name)]
-    muse = [] if numbered else list(recognise(solid))
-    for known in (freesurfer_regions(solid), muse):
-        if len(known) > needed * len(solid):
-            return known
-    return []
-
-
-def _is_numbered_otherwise(columns: Iterable[str]) -> bool:
-    """Check whether the names of columns are numbers other than those of MUSE."""
-    return any(not is_total(name) and not recognise([name]) for name in columns if name.isdecimal())
-
-
-def _is_numeric(table: Table, name: str) -> bool:
-    """Check whether most of the known values of a column are numbers."""
-    n_numbers = table.values(name).notna().sum()
-    return bool(n_numbers > len(table) / 2 or n_numbers > table.text[name].notna().sum() / 2)
-
-
-def _counts_rows(cells: pd.Series) -> bool:
-    """Check whether a column holds 0, 1, 2 ... or 1, 2, 3 ..."""
-    first, n = cells.iloc[0] if len(cells) > 1 else None, len(cells)
-    if first not in ('0', '1'):
-        return False
-    return cells.tolist() == [str(int(first) + k) for k in range(n)]
-
-
-def _unusable(values: pd.DataFrame) -> dict[str, str]:
-    """Return the reasons for dropping regions that are often empty or do not vary."""
-    empty = (values.isna() | (values == 0)).mean()
-    often = empty[empty > OFTEN_EMPTY]
-    same = values.columns[values.max() <= values.min()]
-    return {str(n): 'the same in all participants' for n in same} | {
-        str(n): f'0 or missing in {share:.0%} of participants' for n, share in often.items()
-    }
 
 
 def read_features(table: Table, wanted: FeatureList) -> pd.DataFrame:
@@ -281,49 +239,43 @@ def read_features(table: Table, wanted: FeatureList) -> pd.DataFrame:
     DataError
         A column is missing or holds text.
     """
-    here = {name.lower(): name for name in table.columns}
+    here = {name.lower() for name in table.columns}
     missing = [name for name in wanted.names if name.lower() not in here]
-    if not missing or wanted.atlas is None:
-        if missing:
-            raise DataError(
-                f'{table.source}: no column {list_briefly(missing)}; '
-                f'{alternatives(missing, table.columns)}'
-            )
+    if not missing:
         return pd.DataFrame({name: table.numbers(name) for name in wanted.names})
-    needed = {index for feature in wanted.features for index in feature.indices}
+    if wanted.atlas is None:
+        raise DataError(
+            f'{table.source}: no column {list_briefly(missing)}; '
+            f'{alternatives(missing, table.columns)}'
+        )
     with prefix_errors(table.source):
         regions = recognise(table.columns)
         others = freesurfer_regions(table.columns)
-        if others and needed - {*regions.values()}:
+        if others and wanted.indices - {*regions.values()}:
             raise DataError(
-                f'the model needs MUSE regions, but the table has FreeSurfer regions '
-                f'({list_briefly(others, 3)}). Measure MUSE regions with surreal-bids or DLMUSE, '
-                'or train a model on FreeSurfer regions'
+                f'the model needs MUSE regions, not those of FreeSurfer ({list_briefly(others, 3)})'
+                '; measure them with surreal-bids or DLMUSE, or train a model on these'
             )
-        volumes = {name: table.numbers(name) for name, index in regions.items() if index in needed}
+        volumes = {n: table.numbers(n) for n, index in regions.items() if index in wanted.indices}
         return build_features(pd.DataFrame(volumes, table.text.index), wanted.features)
 
 
 def choose_columns(
-    config: CohortOptions,
-    people: Table,
-    model: Requirements | None = None,
-    adapt: bool = True,
-    corrects_size: bool = True,
+    config: CohortOptions, people: Table, model: Requirements | None, adapt: bool, sized: bool
 ) -> tuple[PreprocessingOptions, dict[str, str]]:
     """Find the columns of covariates, head size and site.
 
     Parameters
     ----------
     config
-        Options of the user.
+        Options of the user. Those of preprocessing have no effect on a model to apply.
     people
         Facts about participants.
     model
         Requirements of the model to apply; None: a model is trained.
     adapt
         Whether the model learns the sites of these participants first.
-    corrects_size
+    sized
         Whether features depend on head size, unlike cortical thickness.
 
     Returns
@@ -338,62 +290,78 @@ def choose_columns(
     DataError
         A column of the user or of the model is missing.
     """
-    if model is not None:
-        return _for_model(config, people, model, adapt)
-    usual = {role: _default(people, role, config.covariates) for role in ('age', 'sex')}
-    covariates = tuple(dict.fromkeys(config.covariates)) or tuple(filter(None, usual.values()))
-    covariates = () if covariates == (NONE,) else covariates
-    icv_column = config.icv_column
-    if icv_column is None and config.icv != NONE and (corrects_size or config.icv):
-        icv_column = _default(people, 'icv', covariates)
-    icv = config.icv or 'power'
-    if icv_column is None and icv != 'proportion':
-        icv = NONE
-    site = config.site_column or _default(people, 'site')
-    options = PreprocessingOptions(
-        covariates=covariates,
-        icv_column=icv_column,
-        icv=cast(ICVHandling, icv),
-        site_column=None if site == NONE else site,
-        impute=config.impute,
-    )
-    return options, _require(people, options.columns)
-
-
-def _require(people: Table, names: Iterable[str], why: str = '') -> dict[str, str]:
-    """Find the column of each name, or list those that are missing."""
-    found = {name: find_column(people.columns, name) for name in names}
-    missing = [name for name, column in found.items() if column is None]
+    if model is None:
+        options = _usual_options(config, people, sized)
+        wanted = {name: name for name in options.columns}
+    else:
+        options, wanted = _for_model(config, people, model, adapt)
+    found = {name: find_column(people.columns, column) for name, column in wanted.items()}
+    own = {name: column for name, column in found.items() if column is not None}
+    missing = [column for name, column in wanted.items() if name not in own]
     if missing:
         raise DataError(
             f'{_files(people)}: no column {list_briefly(missing)}; '
-            f'{alternatives(missing, people.columns)}'
-            f'{why}; if another table has it, add that table with --participants'
+            f'{alternatives(missing, people.columns)}; if another table has it, add that table '
+            'with --participants'
         )
-    return {name: column for name, column in found.items() if column is not None}
+    return options, own
+
+
+def _usual_options(config: CohortOptions, people: Table, sized: bool) -> PreprocessingOptions:
+    """Return the options of a model to train: what is usual, unless the user says otherwise."""
+    usual = filter(None, (_default(people, 'age'), _default(people, 'sex')))
+    covariates = tuple(dict.fromkeys(config.covariates or usual))
+    covariates = () if covariates == (NONE,) else covariates
+    icv: Any = config.icv or ('power' if sized or config.icv_column else NONE)
+    icv_column = config.icv_column
+    if icv != NONE and column_of(covariates, 'icv') is None:
+        icv_column = _default(people, 'icv', icv_column)
+    if icv_column is None and icv != 'proportion':
+        icv = NONE
+    site = _default(people, 'site', config.site_column)
+    return PreprocessingOptions(covariates, icv_column, icv, site, impute=config.impute)
+
+
+def _for_model(
+    config: CohortOptions, people: Table, model: Requirements, adapt: bool
+) -> tuple[PreprocessingOptions, dict[str, str]]:
+    """Return the options of a model, and the name here of each column; the site may be missing."""
+    site = model.options.site_column or (SITE if adapt else None)
+    options = replace(model.options, site_column=site)
+    wanted = {name: _column_for(name, model, config, people) for name in options.columns}
+    if site is not None:
+        named = config.site_column or (None if adapt else site)
+        wanted[site] = _default(people, 'site', named) or NONE
+    return options, {name: own for name, own in wanted.items() if (name, own) != (site, NONE)}
+
+
+def _column_for(name: str, model: Requirements, config: CohortOptions, people: Table) -> str:
+    """Return the column for one of a model: as named, with the same name, or by its role."""
+    role: Role | None = 'icv' if name == model.options.icv_column else role_of(name)
+    by_role = column_of(people.columns, role) if role in ('icv', 'age', 'sex') else None
+    named = config.icv_column if role == 'icv' else None
+    return named or find_column(people.columns, name) or by_role or name
 
 
 def _files(people: Table) -> str:
     return ', '.join(dict.fromkeys(map(str, (people.source, *people.joined.values()))))
 
 
-def _default(people: Table, role: Role, others: Collection[str] = ()) -> str | None:
-    """Find the column with a role that varies; the most complete one if there are several."""
-    known = [name for name in columns_of(people.columns, role) if name not in others]
-    varying = [name for name in known if len(set(people.text[name].dropna())) > 1]
-    return min(varying, key=lambda name: _flaws(people.text[str(name)], role), default=None)
-
-
-def _flaws(cells: pd.Series, role: Role) -> tuple[bool, int]:
-    """Return whether an age is that of baseline for later visits too, and what is missing."""
-    who = cells.index.str.partition('_ses-').get_level_values(0)
-    repeats = role == 'age' and who.has_duplicates
-    at_baseline = repeats and bool(cells.groupby(who).nunique().max() < 2)
-    return at_baseline, int(cells.isna().sum())
+def _default(people: Table, role: Role, named: str | None = None) -> str | None:
+    """Return the column that is named, else one that varies: by visit if an age, and complete."""
+    if named:
+        return None if named == NONE else named
+    varying = [c for c in columns_of(people.columns, role) if len(set(people.text[c].dropna())) > 1]
+    if not varying:
+        return None
+    known = people.text[varying]
+    who = known.index.str.partition('_ses-').get_level_values(0)
+    at_baseline = (known.groupby(who).nunique().max() < 2) & (role == 'age')
+    return str((known.isna().sum() + len(known) * at_baseline).idxmin())
 
 
 def describe_corrections(
-    config: CohortOptions, options: PreprocessingOptions, people: Table, corrects_size: bool
+    config: CohortOptions, options: PreprocessingOptions, people: Table, sized: bool
 ) -> tuple[list[str], list[Caution]]:
     """Say what is corrected for and what is not; warn of the latter, unless it was chosen.
 
@@ -403,86 +371,42 @@ def describe_corrections(
         Options of the user, and what follows from them.
     people
         Facts about those who remain.
-    corrects_size
+    sized
         As of :func:`choose_columns`.
     """
-    named = '--covariates' if config.covariates else ''
-    size = '' if corrects_size else 'the features are no volumes'
-    chosen: dict[Role, str] = {
-        'age': named,
-        'sex': named,
-        'icv': '--icv none' if config.icv == NONE else size,
-        'site': '--site-column none' if config.site_column == NONE else '',
-    }
-    used = {role: column_of(options.covariates, role) for role in chosen}
+    done = {name: noun_of(name) for name in options.covariates}
     if options.uses_icv:
-        used['icv'] = f'{options.icv_column}; {ICV_WORDS[options.icv]}'
+        done[f'head size ({options.icv_column}; --icv {options.icv})'] = 'head size'
     if options.site_column:
-        used['site'] = f'{options.site_column}; ComBat'
-    done = [f'{NOUNS.get(role, role)} ({column})' for role, column in used.items() if column]
-    done += [name for name in options.covariates if role_of(name) not in used]
+        done[f'site ({options.site_column}; ComBat)'] = 'site'
+    size = 'the features are no volumes' * (not sized)
+    chosen = {
+        'age': '--covariates' * bool(config.covariates),
+        'sex': '--covariates' * bool(config.covariates),
+        'head size': '--icv none' if config.icv == NONE else size,
+        'site': '--site-column none' * (config.site_column == NONE),
+    }
     lacking = {
-        role: f'{NOUNS.get(role, role)} ({chosen[role] or _why_unknown(people, role)})'
-        for role, column in used.items()
-        if not column
+        noun: f'{noun} ({why or "no column called like it varies"})'
+        for noun, why in chosen.items()
+        if noun not in done.values()
     }
     notes = [f'Corrected for: {", ".join(done) or "nothing"}']
     notes += [f'Not corrected for: {", ".join(lacking.values())}'] * bool(lacking)
-    sex = column_of(people.columns, 'sex')
-    sound = ('site', 'sex') if sex and len(set(people.text[sex].dropna())) == 1 else ('site',)
-    missed = [why for role, why in lacking.items() if not chosen[role] and role not in sound]
+    sexes = people.text[columns_of(people.columns, 'sex')].nunique()
+    sound = ('site', 'sex' * bool(sexes.eq(1).any()))
+    doubts = [told for noun, told in lacking.items() if not chosen[noun] and noun not in sound]
     caution = Caution(
-        f'Not corrected for {"; ".join(missed)}',
+        f'Not corrected for {"; ".join(doubts)}',
         'Patterns may show differences in these instead of disease',
         'Name the columns with --covariates and --icv-column, or add them',
         PARTICIPANTS,
     )
-    return notes, [caution] * bool(missed)
-
-
-def _why_unknown(people: Table, role: Role) -> str:
-    """Say why no column has a role."""
-    found = column_of(people.columns, role)
-    if found is None:
-        return f'no column is called like {NOUNS.get(role, role)}'
-    values = people.text[found].dropna()
-    return f'{found} has no values' if values.empty else f'{found} is {values.iloc[0]} in everyone'
-
-
-def _for_model(
-    config: CohortOptions, people: Table, model: Requirements, adapt: bool
-) -> tuple[PreprocessingOptions, dict[str, str]]:
-    """Find the columns of a model by name, else by role; the site may be missing."""
-    if config.covariates or config.icv:
-        raise UsageError(
-            '--model: the model defines the covariates and the correction for head size; remove '
-            '--covariates and --icv'
-        )
-    site = model.options.site_column or (SITE if adapt else None)
-    options = replace(model.options, site_column=site)
-    wanted = {name: _column_for(name, config, options, people) for name in options.columns}
-    if site is not None:
-        wanted[site] = config.site_column or (_default(people, 'site') if adapt else site) or NONE
-    wanted = {name: own for name, own in wanted.items() if name != site or own != NONE}
-    columns = _require(people, wanted.values(), '; the model needs it (see surreal-gan card)')
-    return options, {name: columns[own] for name, own in wanted.items()}
-
-
-def _column_for(
-    name: str, config: CohortOptions, options: PreprocessingOptions, people: Table
-) -> str:
-    """Return the column for one of a model: as named, with the same name, or by its role."""
-    role: Role | None = 'icv' if name == options.icv_column else role_of(name)
-    by_role = column_of(people.columns, role) if role in ('icv', 'age', 'sex') else None
-    named = config.icv_column if role == 'icv' else None
-    return named or find_column(people.columns, name) or by_role or name
+    return notes, [caution] * bool(doubts)
 
 
 def read_person_columns(
-    people: Table,
-    options: PreprocessingOptions,
-    own: Mapping[str, str],
-    model: Requirements | None = None,
+    people: Table, options: PreprocessingOptions, own: Mapping[str, str], model: Requirements | None
 ) -> pd.DataFrame:
     """Read the columns of `options` as numbers, or as text for categories and sites.
 
@@ -503,55 +427,43 @@ def read_person_columns(
     DataError
         Numeric columns hold text; all of them are listed.
     """
-    columns, problems = {}, []
+    columns: dict[str, Any] = dict.fromkeys(options.columns, ONE_SITE)
+    problems = []
     for name, column in own.items():
         is_text = name in model.levels if model else _is_category(people.text[column])
+        if is_text or name == options.site_column:
+            columns[name] = people.names(column)
+            if means(name, 'sex'):
+                columns[name] = _unify_sex(columns[name], model.levels[name] if model else ())
+            continue
         try:
-            if is_text or name == options.site_column:
-                columns[name] = people.names(column)
-            else:
-                columns[name] = _numbers(people, column, model.codes.get(name, {}) if model else {})
+            columns[name] = _numbers(people, column, model.codes.get(name, {}) if model else {})
         except DataError as error:
             problems.append(str(error))
-        if is_text and means(name, 'sex'):
-            columns[name] = _unify_sex(columns[name], model.levels[name] if model else ())
     if problems:
         raise DataError('\n'.join(problems))
-    table = pd.DataFrame(columns, index=people.text.index)
-    lacking = [name for name in options.columns if name not in own]
-    return table.assign(**dict.fromkeys(lacking, ONE_SITE))[options.columns]
+    return pd.DataFrame(columns, people.text.index)
 
 
 def _is_category(cells: pd.Series) -> bool:
     """Check whether a covariate is a category: without numbers, or with labels such as `001`."""
     known = cells.dropna()
-    if means(cells.name, 'age', 'icv'):
-        return False
-    return bool(to_numbers(known).isna().all()) or any(map(PADDED.fullmatch, known))
+    is_text = to_numbers(known).isna().all() or any(map(PADDED.fullmatch, known))
+    return bool(is_text) and not means(cells.name, 'age', 'icv')
 
 
 def _numbers(people: Table, column: str, codes: Mapping[str, float]) -> pd.Series:
-    """Read numbers, some of which may be words; the age `89+` of BIDS is 89."""
+    """Read numbers; the age `89+` of BIDS is 89, and a model may have numbers for the sexes."""
     cells = people.text[column]
     if means(column, 'age'):
         cells = cells.str.removesuffix('+')
-    if codes:
-        cells = cells.map(lambda cell: str(codes.get(cell.lower(), cell)), na_action='ignore')
-    numbers = Table(people.source_of(column), cells.to_frame(column)).numbers(column)
-    strange = numbers.notna() & ~numbers.isin(list(codes.values()))
-    if codes and strange.any():
-        meaning = ', '.join(f'{word} = {number:g}' for word, number in codes.items())
-        person = str(strange.idxmax())
-        raise DataError(
-            f'{people.source_of(column)}: column {column}: {person} has {cells[person]}, but the '
-            f'model expects {meaning}'
-        )
-    return numbers
+    cells = cells.map(lambda c: str(codes.get((sex_of(c) or c).lower(), c)), na_action='ignore')
+    return Table(people.source_of(column), cells.to_frame(column)).numbers(column)
 
 
 def _unify_sex(column: pd.Series, levels: Sequence[str]) -> pd.Series:
     """Write the words of a model for the sexes, or F and M if a table mixes spellings."""
-    meant = column.map(lambda word: sex_of(word), na_action='ignore')
+    meant = column.map(sex_of, na_action='ignore')
     names = {str(sex_of(level)): level for level in levels} or {'F': 'F', 'M': 'M'}
     if not levels and column[meant.notna()].nunique() <= meant.nunique():
         return column
@@ -560,9 +472,6 @@ def _unify_sex(column: pd.Series, levels: Sequence[str]) -> pd.Series:
 
 GroupUse = Literal['known', 'controls', 'compared']
 """How the participants of a cohort are divided; see `read_cohort`."""
-
-EVERYONE = 'all'
-"""Label of controls that states that a table without a diagnosis has controls only."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -575,19 +484,15 @@ class Groups:
         CN, PT or the label of another group, for each visit; missing where it is not known.
     column
         Column of the diagnosis; empty where groups are not known.
-    controls, patients
-        Its values that mean a control and a patient.
-    recognised
-        Whether any of these was recognised rather than named by the user.
+    notes
+        Who is a control, a patient or another, in a line; none where groups are not known.
     lacking
         Why groups are not known, or a model cannot learn sites from the controls; else empty.
     """
 
     labels: pd.Series
     column: str = ''
-    controls: tuple[str, ...] = ()
-    patients: tuple[str, ...] = ()
-    recognised: bool = False
+    notes: tuple[str, ...] = ()
     lacking: str = ''
 
     @property
@@ -595,23 +500,9 @@ class Groups:
         """CN or PT for each visit; missing for others."""
         return self.labels.where(self.labels.isin((CONTROL, PATIENT)), None)
 
-    def notes(self, only_compared: bool) -> list[str]:
-        """Describe the groups in one line; none if they are not known."""
-        others = sorted(set(self.labels.dropna()) - {CONTROL, PATIENT})
-        groups = {'controls': self.controls, 'patients': self.patients, 'other groups': others}
-        who = [f'{group}: {", ".join(labels)}' for group, labels in groups.items() if labels]
-        how = 'detected automatically; override with --control-label and --patient-label'
-        how = how if self.recognised else 'as given'
-        how += '; for comparisons only: R-indices do not depend on them' * only_compared
-        column = f'column {self.column}, ' if self.column else ''
-        return [f'Groups: {column}{", ".join(who)} ({how})'] if self.controls else []
-
 
 def find_groups(
-    people: Table,
-    config: CohortOptions,
-    use: GroupUse = 'known',
-    model: Requirements | None = None,
+    people: Table, config: CohortOptions, use: GroupUse, model: Requirements | None
 ) -> Groups:
     """Divide participants into controls, patients and other groups.
 
@@ -632,95 +523,65 @@ def find_groups(
         There is no such column or value, or groups cannot be recognised; the error lists the
         values and names the option to use.
     """
+    named = any((config.group_column, config.control_label, config.patient_label))
     try:
-        return _divide(people, config, use, model)
+        column = _diagnosis(people, config, use, model)
+        if not column:
+            everyone = pd.Series(CONTROL, people.text.index)
+            return Groups(everyone, notes=('Groups: everyone is a control, as given',))
+        values = people.names(column)
+        with prefix_errors(f'{people.source_of(column)}: column {column}'):
+            groups = _groups_of(set(values.dropna()), config, model is None and use == 'known')
     except DataError:
-        named = config.group_column or config.control_label or config.patient_label
         if model is None or use == 'controls' or named:
             raise
-        return Groups(pd.Series(None, people.text.index, dtype=object), lacking=NO_CONTROLS)
+        lacking = 'no diagnosis is known to mean controls; set --control-label'
+        return Groups(pd.Series(None, people.text.index, dtype=object), lacking=lacking)
+    listed = (f'{value} = {SINGULAR.get(group, "other group")}' for value, group in groups.items())
+    how = 'for comparisons only' if use == 'compared' else 'see --control-label, --patient-label'
+    note = f'Groups: column {column}, {list_briefly(listed)} ({how})'
+    return Groups(values.map(groups).rename('group'), column, (note,))
 
 
-NO_CONTROLS = 'no diagnosis is known to mean controls; set --control-label'
-
-
-def _divide(
+def _diagnosis(
     people: Table, config: CohortOptions, use: GroupUse, model: Requirements | None
-) -> Groups:
+) -> str:
+    """Find the column of the diagnosis; empty if the user states that everyone is a control."""
     named = config.group_column and people.find(config.group_column)
     column = named or column_of(people.columns, 'diagnosis')
-    if column is None or (model is not None and column in model.options.columns):
-        if config.control_label == (EVERYONE,):
-            return Groups(pd.Series(CONTROL, people.text.index), controls=(EVERYONE,))
-        everyone = f', or state that everyone is a control with --control-label {EVERYONE}'
-        raise DataError(
-            f'{_files(people)}: no column {" or ".join(NAMES["diagnosis"][:3])}; name the column '
-            f'of the diagnosis with --group-column{everyone * (use == "controls")}; if another '
-            'table has it, add that table with --participants'
-        )
-    values = people.names(column)
-    with prefix_errors(f'{people.source_of(column)}: column {column}'):
-        controls, patients = _labels(values, config, model is None and use == 'known')
-    roles = dict.fromkeys(controls, CONTROL) | dict.fromkeys(patients, PATIENT)
-    recognised = not (config.control_label and config.patient_label)
-    labels = values.map(lambda value: roles.get(value, value), na_action='ignore')
-    return Groups(labels.rename('group'), column, controls, patients, recognised)
+    if column and (model is None or column not in model.options.columns):
+        return column
+    if config.control_label == ('all',):
+        return ''
+    everyone = ', or state that everyone is a control with --control-label all'
+    raise DataError(
+        f'{_files(people)}: no column diagnosis, group or dx; name it with --group-column'
+        f'{everyone * (use == "controls")}, or add the table that has it with --participants'
+    )
 
 
-def _labels(
-    values: pd.Series, config: CohortOptions, both: bool
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the labels of controls and patients: as given, else recognised."""
-    present = sorted(set(values.dropna()))
-    there = f'the values are {list_briefly(present) or "all missing"}'
-    controls, patients = config.control_label, config.patient_label
-    absent = [label for label in (*controls, *patients) if label not in present]
-    if absent:
+def _groups_of(values: Collection[str], config: CohortOptions, both: bool) -> dict[str, str]:
+    """Return CN, PT or itself for each value: as given, else recognised."""
+    meant = meanings_of(values)
+    controls = config.control_label or [value for value in meant if meant[value] == CONTROL]
+    others = [value for value in meant if value not in controls]
+    patients = config.patient_label or others * (len(others) == 1)
+    groups = dict.fromkeys(controls, CONTROL) | dict.fromkeys(patients, PATIENT)
+    wrong = sorted({*controls} & {*patients})
+    wrong += [value for value, group in groups.items() if meant.get(value, '') not in (group, None)]
+    needed = {CONTROL, PATIENT} if both else {CONTROL}
+    if wrong or not needed <= {*groups.values()}:
+        problem = f'{list_briefly(wrong)} means the opposite, is no value, or is named twice'
         raise DataError(
-            f'no row with the value {list_briefly(absent)}, {there}; correct --control-label or '
-            '--patient-label'
+            f'{problem if wrong else "which values mean controls and patients is not known"}; '
+            f'{alternatives(wrong, meant)}; name groups with --control-label and --patient-label '
+            '(others are scored, not trained on), or another column with --group-column'
         )
-    codes = next((codes for codes in CODES if set(codes) == set(present)), {})
-    controls = controls or _recognised_controls(present, patients, codes)
-    if not controls:
-        raise DataError(
-            f'{there}, and not exactly one of these means controls by its name; choose the '
-            'controls with --control-label, or another column with --group-column'
-        )
-    others = tuple(value for value in present if value not in controls)
-    patients = patients or (others if len(others) == 1 else ())
-    if both and not patients:
-        raise DataError(
-            f'{there}, of which {list_briefly(controls)} means controls; choose the patients with '
-            '--patient-label (other groups are scored, not trained on), or another column with '
-            '--group-column'
-        )
-    wrong = [v for v in patients if letters_of(v) in CONTROL_WORDS or v in controls]
-    wrong += [v for v in controls if letters_of(v) in PATIENT_WORDS or codes.get(v) == PATIENT]
-    if wrong:
-        raise DataError(
-            f'{list_briefly(wrong)} means the opposite of what --control-label and --patient-label '
-            'say; correct them, or rename the values'
-        )
-    return controls, patients
-
-
-def _recognised_controls(
-    present: Sequence[str], patients: Collection[str], codes: Mapping[str, str]
-) -> tuple[str, ...]:
-    """Find the only label of controls: by its name or code, or besides those of patients."""
-    rest = tuple(value for value in present if value not in patients)
-    known = tuple(v for v in rest if codes.get(v) == CONTROL or letters_of(v) in CONTROL_WORDS)
-    known = known or (rest if patients else ())
-    return known if len(known) == 1 else ()
+    return dict(zip(meant, meant)) | groups
 
 
 def uses_of_columns(
-    tables: Sequence[Table],
-    wanted: FeatureList,
-    unused: Mapping[str, str],
-    roles: Mapping[str, str],
-    people: Table,
+    tables: Sequence[Table], features: Features, roles: Mapping[str, str], people: Table
 ) -> pd.DataFrame:
     """List what every column of the tables was taken for.
 
@@ -728,44 +589,46 @@ def uses_of_columns(
     ----------
     tables
         Volumes, participants if they have a table, and further measures.
-    wanted, unused
+    features
         The features, and why other columns of volumes are none.
     roles
         Columns about participants that are used, and for what.
     people
         Facts about visits, joined from the tables.
     """
-    rows = []
+    rows, source = [], {name: people.source_of(name) for name in people.columns}
     for table in tables:
-        uses = {name: _use_of(table.text[name], roles) for name in table.columns}
-        if table is tables[0]:
-            uses |= {name: f'not used: {why}' for name, why in unused.items()}
-            uses |= dict.fromkeys(_region_columns(table, wanted), REGION)
-        uses |= {
-            name: role
-            for name, role in roles.items()
-            if name in uses and people.source_of(name) == table.source
-        }
-        ids = {table.id_column: 'id', table.session_column: 'session'}
-        rows += [(table.source.name, name, use) for name, use in (ids | uses).items() if name]
+        own = people.text[[name for name in people.columns if source[name] == table.source]]
+        uses = {table.id_column: 'id', table.session_column or '': 'session'}
+        for name, cells in (*table.text.items(), *own.items()):
+            first = source.setdefault(str(name), table.source)
+            elsewhere = f'not used: in {first.name}' * (first != table.source)
+            uses[str(name)] = elsewhere or _use_of(cells, roles, people.joined)
+        if table.source == tables[0].source:
+            uses |= _uses_as_features(table, features)
+        rows += [(table.source.name, name, use) for name, use in uses.items() if name]
     return pd.DataFrame(rows, columns=list(FRAME), dtype=object)
 
 
-def _region_columns(measured: Table, wanted: FeatureList) -> list[str]:
-    """Return the columns of volumes that are features, or parts of them."""
-    folded = {name.lower() for name in wanted.names}
-    needed = {index for feature in wanted.features for index in feature.indices}
-    return [n for n in measured.columns if n.lower() in folded or muse_index(n) in needed]
+def _uses_as_features(volumes: Table, features: Features) -> dict[str, str]:
+    """Return the columns that are features, or parts of them, and why others are none."""
+    names, indices = {n.lower() for n in features.wanted.names}, features.wanted.indices
+    regions = [n for n in volumes.columns if n.lower() in names or muse_index(n) in indices]
+    uses = {name: f'not used: {why}' for name, why in features.unused.items()}
+    return uses | dict.fromkeys(regions, REGION)
 
 
-def _use_of(cells: pd.Series, roles: Iterable[str]) -> str:
-    """Return the use of a column without a role: measures are compared with R-indices."""
+def _use_of(cells: pd.Series, roles: Mapping[str, str], joined: Collection[str]) -> str:
+    """Return the use of a column: its role, else measures are compared with R-indices."""
     role, noun = role_of(cells.name), noun_of(cells.name)
+    if cells.name in roles:
+        return roles[str(cells.name)]
     if cells.isna().all():
         return 'not used: no values'
-    if role and role in COMPARED and column_of(roles, role) is None:
-        return noun
-    return f'not used: {noun}' if noun else 'measure'
+    if role is None:
+        return 'not used: no feature' if cells.name in joined else MEASURE
+    is_free = column_of(roles, role) is None and noun in (*FACTS, 'date')
+    return noun if is_free else f'not used: {noun}'
 
 
 def group_uses(uses: pd.DataFrame) -> pd.DataFrame:

@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.linalg import orth
 
-from surreal_bids.cohort.roles import Codes, Requirements
+from surreal_bids.cohort.roles import Requirements
 from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.combat import UNHARMONIZED, ComBat, UnseenSite, UnseenSiteError
 from surreal_bids.harmonization.covariates import (
@@ -110,7 +110,7 @@ class Preprocessing:
     imputer: CNImputer | None = None
     combat: ComBat | None = None
     residualiser: Residualiser | None = None
-    codes: Codes = field(default_factory=dict)
+    codes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property
     def levels(self) -> dict[str, Any]:

@@ -74,7 +74,13 @@ def test_fit_writes_a_model_r_indices_and_a_summary(home):
         *table.columns,
     ]
     summary = (home / 'model' / 'summary.txt').read_text()
-    for words in ('30 controls (CN)', 'detected automatically', 'requested', 'agreement', '2 of 2'):
+    for words in (
+        '30 controls (CN)',
+        'CN = control, PT = patient',
+        'requested',
+        'agreement',
+        '2 of 2',
+    ):
         assert words in summary
     assert 'out of fold, 2 folds' in summary
 
@@ -327,7 +333,7 @@ def test_a_dry_run_ends_with_a_verdict(tmp_path, capsys):
     given = ('fit', volumes, '--participants', people, '--out', tmp_path / 'model', '--dry-run')
     assert run(*given) == 0
     shown = capsys.readouterr()
-    assert 'Corrected for: age (age), sex (sex)' in shown.out
+    assert 'Corrected for: age, sex, head size (icv; ' in shown.out
     assert shown.out.endswith('Dry run: ready, with 1 thing to check. Nothing was written.\n')
     assert 'icv is hardly related to the volumes' in shown.err
     assert not (tmp_path / 'model').exists()

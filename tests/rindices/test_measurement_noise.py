@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
-from surreal_bids.cohort.roles import named_features
+from surreal_bids.cohort.roles import listed_features
 from surreal_bids.model.training import mean_gradients, members_r_indices
 from surreal_bids.regions import Feature, FeatureList, muse_indices, muse_table
 from surreal_bids.rindices.measurement_noise import (
@@ -56,7 +56,7 @@ def test_errors_of_a_sum_partly_cancel(table):
     sums = (volumes * np.exp(rng.normal(size=(20_000, 3)) * noise)).sum(axis=1)
     features = FeatureList('columns', (Feature('sum', tuple(map(int, regions))),), 'mm3')
     assert noise_of_features(features)['sd'].item() == pytest.approx(np.log(sums).std(), rel=0.02)
-    assert noise_of_features(named_features('muse72'))['sd'].notna().all()
+    assert noise_of_features(listed_features('muse72'))['sd'].notna().all()
 
 
 def test_degrees_of_freedom_of_a_sum_of_variances_are_those_of_a_simulation():
