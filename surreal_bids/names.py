@@ -95,7 +95,7 @@ NAMES: dict[Role, tuple[str, ...]] = {
     ),
     'index': (
         '', 'index', 'row', 'rownames', 'rowname', 'x', 'unnamed0', 'rownumber', 'nr', 'no', 'num',
-        'number', 'obs', 'count', 'lfdnr', 'rowid', 'sn', 'sno', 'srno', 'serial', 'serialno',
+        'number', 'obs', 'lfdnr', 'rowid', 'sno', 'srno', 'serial', 'serialno',
     ),
 }  # fmt: skip
 """Letters and digits of each name; where a table has several, the first takes precedence."""

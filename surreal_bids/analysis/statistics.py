@@ -11,7 +11,7 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from surreal_bids.cautions import SEPARATION, Caution
-from surreal_bids.cohort.checks import is_in_mm3
+from surreal_bids.cohort.checks import USUAL_ICV_MM3
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.names import CONTROL, GROUP_NAMES, PATIENT, means
 from surreal_bids.stats.concordance import area_under_curve
@@ -166,7 +166,7 @@ def mean_and_sd(name: str, mean: float, sd: float) -> str:
 
 def is_icv_in_mm3(name: str, value: float) -> bool:
     """Whether a value is an intracranial volume that can only be in mm3."""
-    return means(name, 'icv') and is_in_mm3(value)
+    return means(name, 'icv') and USUAL_ICV_MM3[0] < value < USUAL_ICV_MM3[1]
 
 
 def describe_indices(first: pd.DataFrame, names: list[str]) -> pd.DataFrame:

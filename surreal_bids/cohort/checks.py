@@ -203,11 +203,6 @@ def other_unit(study: Study) -> Iterator[Finding]:
         )
 
 
-def is_in_mm3(icv: float) -> bool:
-    """Check whether an intracranial volume can only be in mm3."""
-    return USUAL_ICV_MM3[0] < icv < USUAL_ICV_MM3[1]
-
-
 def _unexpected(found: pd.Series, expected: pd.Series) -> Iterator[Finding]:
     """Compare medians with those of MUSE regions or of a model, as logarithms."""
     ratio = (found - np.log10(expected[expected > 0])).dropna()
@@ -244,12 +239,6 @@ def _usual_head_size(study: Study) -> tuple[float, float]:
 def _factor(log: float) -> str:
     times = float(f'{10 ** abs(log):.2g}')
     return f'{times:,.0f} times {"smaller" if log < 0 else "larger"}'
-
-
-def constant_size(study: Study) -> Iterator[Finding]:
-    """A head size without an effect to remove."""
-    if study.icv is not None and study.training and study.icv.nunique() < 2 and len(study.icv) > 1:
-        yield Finding(f'{study.icv.name} is the same in all visits')
 
 
 def not_in_years(study: Study) -> Iterator[Finding]:
@@ -483,7 +472,6 @@ FEW_AT_SITES = Check(
 CHECKS = (
     Check(negative, 'stop', 'use volumes as measured, or add --covariates none --icv none'),
     Check(other_unit, 'stop', 'convert all to mm3, or to the unit of the model'),
-    Check(constant_size, 'stop', 'correct it, or use another --icv-column or --icv none'),
     Check(not_in_years, 'stop', 'write ages in years'),
     Check(levels, 'stop', 'correct the column, or use others (--covariates, --site-column)'),
     Check(same_as_group, 'stop', 'remove it from --covariates, as it would remove the disease'),

@@ -17,6 +17,7 @@ from surreal_bids.files import read_file
 from surreal_bids.harmonization.options import PreprocessingOptions
 from surreal_bids.names import (
     CONTROL,
+    GROUP_NAMES,
     NAMES,
     PATIENT,
     SINGULAR,
@@ -387,7 +388,7 @@ def describe_corrections(
         'site': '--site-column none' * (config.site_column == NONE),
     }
     lacking = {
-        noun: f'{noun} ({why or "no column called like it varies"})'
+        noun: f'{noun} ({why or "no such column, or the same in everyone"})'
         for noun, why in chosen.items()
         if noun not in done.values()
     }
@@ -566,18 +567,30 @@ def _groups_of(values: Collection[str], config: CohortOptions, both: bool) -> di
     controls = config.control_label or [value for value in meant if meant[value] == CONTROL]
     others = [value for value in meant if value not in controls]
     patients = config.patient_label or others * (len(others) == 1)
-    groups = dict.fromkeys(controls, CONTROL) | dict.fromkeys(patients, PATIENT)
-    wrong = sorted({*controls} & {*patients})
-    wrong += [value for value, group in groups.items() if meant.get(value, '') not in (group, None)]
-    needed = {CONTROL, PATIENT} if both else {CONTROL}
-    if wrong or not needed <= {*groups.values()}:
-        problem = f'{list_briefly(wrong)} means the opposite, is no value, or is named twice'
+    named = [(value, CONTROL) for value in controls] + [(value, PATIENT) for value in patients]
+    if problem := _doubt_about(named, meant, both):
         raise DataError(
-            f'{problem if wrong else "which values mean controls and patients is not known"}; '
-            f'{alternatives(wrong, meant)}; name groups with --control-label and --patient-label '
-            '(others are scored, not trained on), or another column with --group-column'
+            f'{problem}; there are: {list_briefly(meant)}; name groups with --control-label and '
+            '--patient-label (others are scored, not trained on), or another column with '
+            '--group-column'
         )
-    return dict(zip(meant, meant)) | groups
+    return dict(zip(meant, meant)) | dict(named)
+
+
+def _doubt_about(
+    named: Sequence[tuple[str, str]], meant: Mapping[str, str | None], both: bool
+) -> str:
+    """Say which label is wrong, or which group was not recognised; else return nothing."""
+    groups = dict(named)
+    absent = [value for value in groups if value not in meant]
+    if absent:
+        return f'no row has {list_briefly(absent)}'
+    wrong = {v for v, group in named if groups[v] != group or (meant[v] or group) != group}
+    if wrong:
+        return f'{list_briefly(sorted(wrong))} means the opposite of what the options say'
+    needed = (CONTROL, PATIENT) if both else (CONTROL,)
+    unclear = [GROUP_NAMES[group] for group in needed if group not in groups.values()]
+    return f'not clear which value means {" and which ".join(unclear)}' if unclear else ''
 
 
 def uses_of_columns(
