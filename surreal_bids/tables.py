@@ -7,7 +7,7 @@ import io
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,6 @@ from surreal_bids.names import (
     is_label,
     letters_of,
     means,
-    sex_of,
     visit_name,
     without_prefix,
 )
@@ -44,8 +43,6 @@ TOP_LINES = 5
 MAGIC = {
     b'PK\x03\x04': 'an Excel or zip file; save the sheet as .csv or .tsv',
     b'\x1f\x8b': 'a compressed file; unpack it (gunzip)',
-    b'\xff\xfe': 'text in UTF-16; save it as UTF-8',
-    b'\xfe\xff': 'text in UTF-16; save it as UTF-8',
     b'version https://git-lfs': 'a git LFS pointer, not the file; fetch it (git lfs pull)',
     b'/annex/objects': 'a git-annex pointer, not the file; fetch it (datalad get)',
 }
@@ -53,9 +50,6 @@ MAGIC = {
 
 MAX_LABEL = 64
 """Maximum length of an id or session: names of files hold both."""
-
-LONG_FORMAT = frozenset({'region', 'regionname', 'roi', 'roiname', 'structure', 'structname'})
-"""Columns of tables with one row per region."""
 
 SESSIONS = ('sessionid', 'session', 'sesid')
 """Names of columns that always hold sessions."""
@@ -102,7 +96,7 @@ class Table:
     id_column: str = PARTICIPANT
     session_column: str | None = None
     joined: Mapping[str, Path] = field(default_factory=dict)
-    known: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
+    known: dict[str, pd.Series] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.text)
@@ -116,13 +110,11 @@ class Table:
         """Return the file that contains a column."""
         return self.joined.get(name, self.source)
 
-    def rows(self, names: Sequence[str]) -> Table:
+    def rows(self, names: Iterable[str]) -> Table:
         """Keep these rows, in this order."""
         if list(names) == list(self.text.index):
             return self
-        rows = self.text.index.get_indexer(pd.Index(list(names)))
-        known = {name: values[rows] for name, values in self.known.items()}
-        return Table(self.source, self.text.iloc[rows], joined=self.joined, known=known)
+        return replace(self, text=self.text.loc[list(names)], visits=())
 
     def of(self, visits: Mapping[str, Visit]) -> Table:
         """Return the rows of these visits; a row without a session is of all visits."""
@@ -131,14 +123,11 @@ class Table:
         of_visit = {visit: row for row, visit in enumerate(self.visits)}
         rows = [of_visit.get(v, of_visit.get((v[0], None), -1)) for v in visits.values()]
         cells = self.text.to_numpy(object)[rows]
-        absent = np.array(rows) < 0
-        cells[absent] = None
-        known = {n: np.where(absent, np.nan, values[rows]) for n, values in self.known.items()}
-        text = pd.DataFrame(cells, list(visits), self.columns, dtype=object)
-        return Table(self.source, text, known=known)
+        cells[np.array(rows) < 0] = None
+        return Table(self.source, pd.DataFrame(cells, list(visits), self.columns, dtype=object))
 
     def find(self, name: str) -> str:
-        """Find a column by name, else by the only one that differs in case; else raise an error."""
+        """Find a column by name, else by the first that differs in case; else raise an error."""
         found = find_column(self.columns, name)
         if found is None:
             raise DataError(
@@ -156,71 +145,55 @@ class Table:
         Programs that read names as numbers write `3.0` if any value is missing.
         """
         cells = self.categories(name)
-        names = [cell and _WHOLE_NUMBER.sub(r'\1', cell) for cell in cells.tolist()]
+        names = [cell and _WHOLE_NUMBER.sub(r'\1', cell) for cell in cells]
         return pd.Series(names, cells.index, name=cells.name, dtype=object)
 
     def values(self, name: str) -> pd.Series:
         """Return a column as numbers, NaN where it is missing or text; converted once."""
         if name not in self.known:
-            self.known[name] = to_numbers(self.text[name]).to_numpy()
-        return pd.Series(self.known[name], self.text.index, name=name, copy=False)
+            self.known[name] = to_numbers(self.text[name])
+        return self.known[name]
 
     def numbers(self, name: str) -> pd.Series:
         """Return a column as floating-point numbers, NaN where missing."""
         cells = self.categories(name)
         values = self.values(str(cells.name))
-        wrong = ~np.isfinite(values)
-        wrong &= wrong.any() and cells.notna()
-        if wrong.any():
-            where = str(wrong.idxmax())
-            more = f' ({counted(int(wrong.sum()), "cell")})' if wrong.sum() > 1 else ''
+        wrong = cells[~np.isfinite(values)].dropna()
+        if len(wrong):
+            more = f' ({counted(len(wrong), "cell")})' if len(wrong) > 1 else ''
             raise DataError(
-                f'{self.source_of(name)}: column {name} should hold numbers, but {where} has '
-                f'"{cells[where]}"{more}; correct it, or write {MISSING} if it is unknown'
+                f'{self.source_of(name)}: column {name} should hold numbers, but {wrong.index[0]} '
+                f'has "{wrong.iloc[0]}"{more}; correct it, or write {MISSING} if it is unknown'
             )
         return values
 
     def typed(self) -> pd.DataFrame:
         """Return all columns, as numbers if every value is a number, else as text.
 
-        Identifiers and whole numbers with leading zeros (`001`) stay text.
+        Whole numbers with leading zeros (`001`) stay text.
         """
         columns = {}
         for name in self.columns:
             cells, values = self.text[name], self.values(name)
-            strange = cells[~np.isfinite(values)].notna().any()
-            is_text = strange or values.isna().all() or name in (PARTICIPANT, SESSION)
-            is_text = is_text or any(map(PADDED.fullmatch, cells[values % 1 == 0]))
-            columns[name] = cells if is_text else values
+            is_number = values.notna().any() and cells[~np.isfinite(values)].isna().all()
+            is_label = any(map(PADDED.fullmatch, cells[values % 1 == 0]))
+            columns[name] = values if is_number and not is_label else cells
         return pd.DataFrame(columns, index=self.text.index)
 
 
 def to_numbers(cells: pd.Series) -> pd.Series:
-    """Convert cells to numbers, possibly infinite; NaN for all others."""
+    """Convert cells to numbers, possibly infinite and exact to the last digit; NaN for others."""
     numbers = pd.to_numeric(cells, errors='coerce').astype(np.float64)
-    values = _plain_numbers(cells[numbers.notna()].tolist())  # Exact to the last digit.
-    if values is not None:
-        numbers[numbers.notna()] = values
+    known = numbers.notna()
+    numbers[known] = cells[known].astype(object).astype(np.float64)
     return numbers
 
 
-def _plain_numbers(cells: Sequence[str]) -> np.ndarray | None:
-    """Convert cells to finite numbers, several times faster than one by one; else None."""
-    try:
-        values = np.array(cells, object).astype(np.float64)
-    except ValueError:
-        return None
-    is_plain = np.isfinite(values).all() and '_' not in ''.join(cells)  # 1_0 is 10 in Python.
-    return values if is_plain else None
-
-
 def find_column(columns: Iterable[str], name: str) -> str | None:
-    """Find a column by its exact name, else by the only name that differs in case alone."""
+    """Find a column by its exact name, else by the first that differs in case alone."""
     columns = list(columns)
-    if name in columns:
-        return name
-    similar = [column for column in columns if column.lower() == name.lower()]
-    return similar[0] if len(similar) == 1 else None
+    similar = (column for column in columns if column.lower() == name.lower())
+    return name if name in columns else next(similar, None)
 
 
 @contextmanager
@@ -248,6 +221,23 @@ def read_table(path: Path) -> Table:
     """
     text = _read_text(path)
     separator = _separator(text)
+    rows = _rows(path, text, separator)
+    header = [' '.join(name.split()) for name in rows.pop(min(rows))]
+    if len(header) > 1 and {*map(len, rows.values())} == {len(header) + 1}:
+        header = ['', *header]  # R writes the names of rows without a header.
+    _check_shape(path, header, rows)
+    cells = {
+        name: [None if c.lower() in MISSING_CELLS else c for c in map(str.strip, column)]
+        for name, *column in zip(header, *rows.values())
+        if name
+    }
+    if separator != ',':
+        cells = {name: _with_points(path, name, column) for name, column in cells.items()}
+    return Table(path, pd.DataFrame(cells, [f'line {n}' for n in rows], dtype=object))
+
+
+def _rows(path: Path, text: str, separator: str) -> dict[int, list[str]]:
+    """Return the cells of all lines that are not empty, by the number of the line."""
     reader = csv.reader(io.StringIO(text, newline=''), delimiter=separator, strict=True)
     try:
         numbered = [(reader.line_num, row) for row in reader]
@@ -258,23 +248,7 @@ def read_table(path: Path) -> Table:
     rows = {line: row for line, row in numbered if any(map(str.strip, row))}
     if not rows:
         raise DataError(f'{path}: the table is empty; it needs a header and rows below it')
-    header = [' '.join(name.split()) for name in rows.pop(min(rows))]
-    _refuse_other_layouts(path, header, rows)
-    if rows and all(len(row) == len(header) + 1 for row in rows.values()):
-        header = ['', *header]  # R writes the names of rows without a header.
-    _check_shape(path, header, rows)
-    columns: dict[str, Sequence[str | None]] = {}
-    known, has_blanks = {}, ' ' in text
-    for name, column in zip(header, zip(*rows.values()) if rows else [()] * len(header)):
-        if not name and columns:
-            continue
-        values = None if has_blanks else _plain_numbers(column)
-        if values is not None:
-            columns[name], known[name] = column, values
-        else:
-            columns[name] = _cells(path, name, column, separator)
-    lines = pd.DataFrame(columns, [f'line {n}' for n in rows], dtype=object)
-    return Table(path, lines, known=known)
+    return rows
 
 
 def _separator(text: str) -> str:
@@ -289,7 +263,7 @@ def _read_text(path: Path) -> str:
         content = read_file(path)
         found = next((what for start, what in MAGIC.items() if content.startswith(start)), None)
         if found or b'\0' in content:
-            what = found or 'not text; save it again as .tsv or .csv'
+            what = found or 'not text in UTF-8; save it again as .tsv or .csv'
             raise DataError(f'{path}: this is {what}')
         return content.decode('utf-8-sig')
     except OSError as error:
@@ -300,59 +274,48 @@ def _read_text(path: Path) -> str:
         ) from error
 
 
-def _refuse_other_layouts(path: Path, header: list[str], rows: dict[int, list[str]]) -> None:
-    """Refuse a title above the header, and cells that are separated by blanks."""
+def _check_shape(path: Path, header: list[str], rows: dict[int, list[str]]) -> None:
+    """Refuse titles, cells separated by blanks, repeated columns, and rows of different lengths."""
+    named = list(filter(None, header))
     width = max(map(len, rows.values()), default=1)
-    if len(list(filter(None, header))) == 1 and width > 1:
+    if len(named) == 1 and width > 1:
         raise DataError(
-            f'{path}: the first line holds only "{header[0] or header[-1]}", like a title; remove '
-            'the lines above the names of columns'
+            f'{path}: the first line holds only "{named[0]}", like a title; remove the lines above '
+            'the names of columns'
         )
     if len(header) == width == 1 and len(header[0].split()) > 2:
         raise DataError(
             f'{path}: cells seem to be separated by blanks; save the table as .tsv or .csv'
         )
-
-
-def _check_shape(path: Path, header: list[str], rows: dict[int, list[str]]) -> None:
-    """Refuse repeated column names, and rows of different lengths."""
-    folded = pd.Series([name.lower() for name in header if name])
+    folded = pd.Series(named, dtype=object).str.lower()
     if folded.duplicated().any():
         raise DataError(
             f'{path}: more than one column {list_briefly(folded[folded.duplicated()].unique())}; '
             'rename or remove one'
         )
     for line, row in rows.items():
-        if len(row) != len(header) or row == header:
-            what = (
-                f'has {counted(len(row), "cell")}, but the header has {len(header)}; write '
-                f'{MISSING} for a missing value, and quote cells that hold the separator'
+        if row == header:
+            raise DataError(f'{path}: line {line} repeats the header; remove it')
+        if len(row) != len(header):
+            raise DataError(
+                f'{path}: line {line} has {counted(len(row), "cell")}, but the header has '
+                f'{len(header)}; write {MISSING} for missing ones, and quote separators in cells'
             )
-            same = 'repeats the header; remove it'
-            raise DataError(f'{path}: line {line} {same if row == header else what}')
 
 
-def _cells(path: Path, name: str, column: Iterable[str], separator: str) -> list[str | None]:
-    """Mark missing cells, and write decimal points in place of decimal commas."""
-    cells = [None if c.lower() in MISSING_CELLS else c for c in map(str.strip, column)]
-    known = [cell for cell in cells if cell is not None]
-    with_comma = [cell for cell in known if separator != ',' and ',' in cell]
-    if not with_comma or not all(map(_COMMA.fullmatch, known)):
+def _with_points(path: Path, name: str, cells: list[str | None]) -> list[str | None]:
+    """Write decimal points in place of decimal commas."""
+    with_comma = [cell for cell in cells if cell and ',' in cell]
+    if not with_comma or not all(map(_COMMA.fullmatch, filter(None, cells))):
         return cells
-    if len(with_comma) < len(known) and all(map(_THOUSANDS.fullmatch, with_comma)):
+    if len(with_comma) < len(cells) - cells.count(None) and all(
+        map(_THOUSANDS.fullmatch, with_comma)
+    ):
         raise DataError(
             f'{path}: column {name} has {with_comma[0]}; use decimal points, and no thousands '
             'separators'
         )
     return [cell and cell.replace(',', '.') for cell in cells]
-
-
-def parse_visit(participant: str, session: str | None) -> Visit:
-    """Parse the labels of `sub-01`, `01`, `sub-01_ses-2`, or of two cells."""
-    named = _NAMED_VISIT.fullmatch(participant)
-    if named and session is None:
-        return without_prefix(named[1], 'sub'), named[2]
-    return without_prefix(participant, 'sub'), without_prefix(session, 'ses') if session else None
 
 
 def read_visit_table(path: Path, id_column: str | None = None, named: bool = True) -> Table:
@@ -373,18 +336,41 @@ def read_visit_table(path: Path, id_column: str | None = None, named: bool = Tru
         The table cannot be read, has no ids, or has two rows for one visit.
     """
     table = read_table(path)
-    column, ids = _ids(table, id_column, named)
     if not len(table):
         raise DataError(f'{path}: the table has no rows; add one row per participant')
+    column, ids = _ids(table, id_column, named)
     session = _session_column(table.columns, column, bool(ids.duplicated().any()))
-    sessions = table.names(session).tolist() if session else [None] * len(ids)
-    visits = [parse_visit(*cells) for cells in zip(ids, sessions)]
+    visits = _visits(table, ids, session)
     prefix = 'sub-' if ids.str.startswith('sub-').any() else ''
     names = pd.Index([visit_name(visit, prefix) for visit in visits])
     _require_distinct(table, visits, names)
-    unused = [c for c in table.columns if c in (column, session) or not c]
-    text = table.text.drop(columns=unused).set_axis(names)
-    return Table(path, text, visits, prefix, column, session, known=table.known)
+    text = table.text.drop(columns=[column, *filter(None, [session])]).set_axis(names)
+    return Table(path, text, visits, prefix, column, session)
+
+
+def _ids(table: Table, id_column: str | None, named: bool) -> tuple[str, pd.Series]:
+    """Return the column of ids and the ids; refuse missing and unusable ones."""
+    wanted = id_column or PARTICIPANT
+    column = find_column(table.columns, wanted)
+    if column is None and not (id_column and named):
+        freesurfer = filter(_FREESURFER_IDS.fullmatch, table.columns[:1])
+        column = next(freesurfer, column_of(table.columns, 'participant'))
+    if column is None:
+        raise DataError(
+            f'{table.source}: no column {wanted}; name the column of ids with --id-column '
+            f'({alternatives([wanted], table.columns)})'
+        )
+    ids = table.text[column]
+    if ids.notna().all() and ids.str.fullmatch(_WHOLE_NUMBER).all():
+        ids = table.names(column)
+    unusable = ids[~ids.str.fullmatch(_ID, na=False)]
+    if len(unusable):
+        found = 'no id' if unusable.isna().iloc[0] else f'the id {ascii(unusable.iloc[0])[1:21]}'
+        raise DataError(
+            f'{table.source}: {unusable.index[0]} has {found} in {column}; write an id of at most '
+            f'{MAX_LABEL} characters, without slashes and control characters'
+        )
+    return column, ids
 
 
 def _session_column(columns: Iterable[str], ids: str, needed: bool) -> str | None:
@@ -393,48 +379,25 @@ def _session_column(columns: Iterable[str], ids: str, needed: bool) -> str | Non
     return found if found and (needed or letters_of(found) in SESSIONS) else None
 
 
-def _ids(table: Table, id_column: str | None, named: bool) -> tuple[str, pd.Series]:
-    """Return the column of ids and the ids; refuse missing and unusable ones."""
-    column = id_column and find_column(table.columns, id_column)
-    if column is None and id_column and named:
-        raise DataError(
-            f'{table.source}: no column {id_column}; {alternatives([id_column], table.columns)}; '
-            'correct --id-column'
-        )
-    if column is None and table.columns and _FREESURFER_IDS.fullmatch(table.columns[0]):
-        column = table.columns[0]
-    column = column or column_of(table.columns, 'participant')
-    if column is None:
-        raise DataError(
-            f'{table.source}: no column {PARTICIPANT}; name the column of ids with --id-column '
-            f'({alternatives([PARTICIPANT], filter(None, table.columns))})'
-        )
-    ids = table.text[column]
-    if len(ids) and ids.notna().all() and all(map(_WHOLE_NUMBER.fullmatch, ids)):
-        ids = ids.str.partition('.')[0]
-    for line, name in ids.items():
-        if name is None:
-            raise DataError(f'{table.source}: {line} has no {column}; add it')
-        if not _ID.fullmatch(name):
-            raise DataError(
-                f'{table.source}: {line} has the id {ascii(name)[1:21]}; use at most {MAX_LABEL} '
-                'characters, without slashes and control characters'
-            )
-    return column, ids
+def _visits(table: Table, ids: Iterable[str], session: str | None) -> list[Visit]:
+    """Return participant and session of each row; without a column, `sub-01_ses-2` has both."""
+    sessions = table.names(session) if session else [None] * len(table)
+    visits = []
+    for name, label in zip(ids, sessions):
+        named = None if label else _NAMED_VISIT.fullmatch(name)
+        who, label = named.groups() if named else (name, label)
+        visits.append((without_prefix(who, 'sub'), without_prefix(label, 'ses') if label else None))
+    return visits
 
 
 def _require_distinct(table: Table, visits: list[Visit], names: pd.Index) -> None:
     """Refuse two rows for one visit, and rows with and without a session."""
     if names.has_duplicates:
         repeated = list_briefly(names[names.duplicated()].unique())
-        by_region = [c for c in table.columns if letters_of(c) in LONG_FORMAT]
-        remedy = f'keep one row each, or add a column {SESSION} that distinguishes visits'
-        if by_region:
-            remedy = (
-                f'the table has one row per {by_region[0]}; write one row per participant, with '
-                'the regions as columns'
-            )
-        raise DataError(f'{table.source}: more than one row for {repeated}; {remedy}')
+        raise DataError(
+            f'{table.source}: more than one row for {repeated}; write one row per participant, '
+            f'with regions as columns, or add a column {SESSION} that distinguishes visits'
+        )
     with_session = {participant for participant, label in visits if label}
     both = [name for name, (who, label) in zip(names, visits) if not label and who in with_session]
     if both:
@@ -447,10 +410,6 @@ def _require_distinct(table: Table, visits: list[Visit], names: pd.Index) -> Non
 def read_participants(bids_dir: Path) -> Table:
     """Read `participants.tsv` of a BIDS dataset."""
     path = bids_dir / 'participants.tsv'
-    if not path.is_file():
-        raise DataError(
-            f'{path}: no such file; add it with a column {PARTICIPANT} and one row per participant'
-        )
     people = read_visit_table(path)
     wrong = [who for who, _ in people.visits if not is_label(who)]
     if wrong:
@@ -464,70 +423,44 @@ def read_participants(bids_dir: Path) -> Table:
 def read_sessions(bids_dir: Path, participants: Iterable[str]) -> dict[Visit, dict[Hashable, str]]:
     """Read the `sessions.tsv` files of participants: the known values of each session."""
     found: dict[Visit, dict[Hashable, str]] = {}
-    for who in dict.fromkeys(participants):
+    for who in filter(is_label, dict.fromkeys(participants)):
         path = bids_dir / f'sub-{who}' / f'sub-{who}_sessions.tsv'
-        if not (is_label(who) and path.is_file()):
+        if not path.is_file():
             continue
         table = read_table(path)
-        labels = table.categories(SESSION).map(lambda cell: without_prefix(cell or '', 'ses'))
-        wrong = [f'"{label}"' for label in labels if not is_label(label)]
-        repeated = [f'two rows for ses-{label}' for label in labels[labels.duplicated()]]
-        if wrong or repeated:
-            raise DataError(
-                f'{path}: {SESSION} has {(*wrong, *repeated)[0]}; expected one row per session '
-                'and labels of letters and digits'
-            )
-        for row, label in labels.items():
-            values = table.text.loc[str(row)].drop([c for c in table.columns if c in (SESSION, '')])
-            found[who, label] = values.dropna().to_dict()
+        labels = table.categories(SESSION)
+        facts = table.text.drop(columns=labels.name)
+        for label, (row, values) in zip(labels, facts.iterrows()):
+            visit = who, without_prefix(label or '', 'ses')
+            if visit in found or not is_label(visit[1]):
+                raise DataError(
+                    f'{path}: {SESSION} has {label or MISSING} in {row}; expected one row per '
+                    'session, with a label of letters and digits'
+                )
+            found[visit] = values.dropna().to_dict()
     return found
 
 
 def with_sessions(people: Table, visits: Mapping[str, Visit]) -> pd.DataFrame:
     """Return the rows of visits; values of `sessions.tsv` files take precedence."""
     known = people.of(visits).text
-    asked = [who for who, session in visits.values() if session]
-    values = read_sessions(people.source.parent, asked)
-    rows = {name: values.get(visit, {}) for name, visit in visits.items()}
+    values = read_sessions(people.source.parent, (who for who, label in visits.values() if label))
+    rows = {name: values[visit] for name, visit in visits.items() if visit in values}
     found = pd.DataFrame.from_dict(rows, orient='index', dtype=object)
-    if found.empty:
-        return known
-    columns = [*known, *(name for name in found if name not in known)]
-    joined = found.reindex(index=known.index).combine_first(known)[columns].astype(object)
+    joined = known.reindex(columns=[*dict.fromkeys([*known, *found])]).astype(object)
+    joined.update(found)
     return joined.where(joined.notna(), None)
-
-
-def ages_and_sexes(
-    bids_dir: Path, visits: Iterable[Visit]
-) -> dict[Visit, tuple[float | None, str | None]]:
-    """Read age in years and sex ('F' or 'M') at each visit; None if unknown."""
-    names = {visit_name(visit): visit for visit in visits}
-    try:
-        text = with_sessions(read_participants(bids_dir), names)
-    except DataError:
-        return dict.fromkeys(names.values(), (None, None))
-    age, sex = (column_of(text.columns, role) for role in ('age', 'sex'))
-    years = to_numbers(text[age]) if age else pd.Series(np.nan, text.index)
-    words = text[sex].fillna('') if sex else pd.Series('', text.index)
-    return {
-        visit: (float(years[name]) if np.isfinite(years[name]) else None, sex_of(words[name]))
-        for name, visit in names.items()
-    }
 
 
 def scan_time(bids_dir: Path, participant: str, session: str | None) -> str | None:
     """Read the earliest acquisition time of the T1w images of a session from `scans.tsv`."""
-    if not (is_label(participant) and is_label(session)):
+    folder = bids_dir / f'sub-{participant}' / f'ses-{session}'
+    path = folder / f'sub-{participant}_ses-{session}_scans.tsv'
+    if not (is_label(participant) and is_label(session) and path.is_file()):
         return None
-    visit = f'sub-{participant}_ses-{session}'
-    path = bids_dir / f'sub-{participant}' / f'ses-{session}' / f'{visit}_scans.tsv'
-    if not path.is_file():
-        return None
-    table = read_table(path)
-    if not {'filename', 'acq_time'} <= set(table.columns):
-        return None
-    is_t1w = table.text['filename'].str.contains('_T1w.', regex=False, na=False)
-    return min(table.text['acq_time'][is_t1w].dropna(), default=None)
+    scans = read_table(path).text.reindex(columns=['filename', 'acq_time'])
+    is_t1w = scans['filename'].str.contains('_T1w.', regex=False, na=False)
+    return min(scans['acq_time'][is_t1w].dropna(), default=None)
 
 
 REASONS, RATING = ('reason', 'note'), 'rating'
@@ -570,44 +503,39 @@ def read_exclusions(
         leave a participant in the analysis.
     """
     table = _failed(read_table(path))
-    if not len(table):
-        return {}
     column, ids = _ids(table, id_column, named=False)
     session = _session_column(table.columns, column, any(label for _, label in everyone))
-    sessions = table.names(session).tolist() if session else [None] * len(ids)
-    listed = [parse_visit(*cells) for cells in zip(ids, sessions)]
-    participants = {participant for participant, _ in everyone}
-    unknown = [
-        visit_name(visit)
-        for visit in listed
-        if visit[0] not in participants or (visit[1] and knows_sessions and visit not in everyone)
-    ]
+    listed = _visits(table, ids, session)
+    known = {*everyone, *((who, None) for who, _ in everyone)}
+    unknown = [v for v in listed if (v if knows_sessions else (v[0], None)) not in known]
     if unknown:
         raise DataError(
-            f'{path}: {list_briefly(unknown)} is in none of the other tables; correct the id or '
-            'session, or remove the row'
+            f'{path}: {list_briefly(map(visit_name, unknown))} is in none of the other tables; '
+            'correct the id or session, or remove the row'
         )
-    told = [table.text[c].tolist() for n in REASONS if (c := find_column(table.columns, n))]
+    notes = table.text[[name for name in table.columns if name.lower() in REASONS]].to_numpy()
     reasons = {
-        visit: ': '.join([f'listed in {path.name}', *filter(None, notes)][:2])
-        for visit, *notes in zip(listed, *told)
+        visit: ': '.join([f'listed in {path.name}', *filter(None, note)][:2])
+        for visit, note in zip(listed, notes)
     }
-    found = {n: reasons.get(visit) or reasons.get((visit[0], None)) for n, visit in visits.items()}
-    return {name: reason for name, reason in found.items() if reason is not None}
+    return {
+        name: reason
+        for name, visit in visits.items()
+        if (reason := reasons.get(visit) or reasons.get((visit[0], None)))
+    }
 
 
 def _failed(table: Table) -> Table:
     """Keep the rows with the rating `fail`; all rows without a column of ratings."""
     column = find_column(table.columns, RATING)
-    if column is None:
-        facts = [n for n in table.columns if not means(n, 'participant', 'session')]
-        words = {name: set(table.text[name].dropna().str.lower()) for name in facts}
-        ratings = [name for name in facts if words[name] and words[name] <= LIKE_RATINGS]
-        if ratings:
+    for name in table.columns if column is None else ():
+        words = set(table.text[name].dropna().str.lower())
+        if words and words <= LIKE_RATINGS and not means(name, 'participant', 'session'):
             raise DataError(
-                f'{table.source}: column {ratings[0]} seems to rate images; call it {RATING} and '
-                'write pass, unsure or fail (only fail excludes), or remove it to exclude all rows'
+                f'{table.source}: column {name} seems to rate images; call it {RATING} and write '
+                'pass, unsure or fail (only fail excludes), or remove it to exclude all rows'
             )
+    if column is None:
         return table
     rating = table.text[column].str.lower()
     other = rating[~rating.isin(RATINGS) & rating.notna()]
@@ -616,4 +544,4 @@ def _failed(table: Table) -> Table:
             f'{table.source}: {other.index[0]} has the {column} {other.iloc[0]!r}; use pass, '
             'unsure or fail (only fail excludes), or remove the column to exclude all rows'
         )
-    return table.rows(list(rating.index[rating == FAIL]))
+    return table.rows(rating.index[rating == FAIL])

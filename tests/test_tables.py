@@ -2,9 +2,9 @@
 
 import pytest
 
+from surreal_bids.cohort.visits import ages_and_sexes
 from surreal_bids.exceptions import DataError
 from surreal_bids.tables import (
-    ages_and_sexes,
     read_exclusions,
     read_participants,
     read_sessions,
@@ -48,7 +48,7 @@ def test_columns_that_count_rows_are_ignored(tmp_path):
     [
         ('', 'the table is empty'),
         (b'PK\x03\x04xl', 'an Excel or zip file'),
-        ('a\tb\n1\t2\n'.encode('utf-16'), 'UTF-16'),
+        ('a\tb\n1\t2\n'.encode('utf-16'), 'not text in UTF-8'),
         (b'a,b\n\xe9,1\n', 'not a table in UTF-8'),
         (b'a,b\n\x00,1\n', 'not text'),
         ('version https://git-lfs.github.com/spec/v1\n', 'git lfs pull'),
@@ -62,8 +62,11 @@ def test_columns_that_count_rows_are_ignored(tmp_path):
         ('person,a\n1,2\n', 'no column participant_id; name the column of ids with --id-column'),
         ('participant_id,a\n', 'the table has no rows'),
         ('participant_id,a\nsub-1,2\n1,3\n', 'more than one row for sub-1'),
-        ('ID,region,volume\n1,x,2\n1,y,3\n', 'one row per region; write one row per participant'),
-        ('participant_id,a\n,2\n', 'line 2 has no participant_id'),
+        (
+            'ID,region,volume\n1,x,2\n1,y,3\n',
+            'write one row per participant, with regions as columns',
+        ),
+        ('participant_id,a\n,2\n', 'line 2 has no id in participant_id; write an id'),
         ('participant_id,a\n../x,2\n', 'line 2 has the id ../x'),
         (f'participant_id,a\n{"x" * 65},2\n', 'at most 64 characters'),
         ('participant_id,a\nsub-1,2\nsub-1_ses-2,3\n', 'sub-1 has rows with and without'),
@@ -123,7 +126,9 @@ def test_sessions_take_precedence_over_participants(tmp_path):
     )
     assert read_sessions(tmp_path, ['1', '2']) == {('1', 'a'): {'age': '71'}, ('1', 'b'): {}}
     write(tmp_path / 'sub-1', 'session_id\nses-a\nses-a\n', 'sub-1_sessions.tsv')
-    with pytest.raises(DataError, match='two rows for ses-a'):
+    with pytest.raises(
+        DataError, match='session_id has ses-a in line 3; expected one row per session'
+    ):
         read_sessions(tmp_path, ['1'])
     write(tmp_path, 'participant_id\nsub-1_x\n', 'participants.tsv')
     with pytest.raises(DataError, match='expected sub-<label>'):

@@ -48,7 +48,7 @@ from surreal_bids.cli.plan import (
     why_not_done,
     without_bad_results,
 )
-from surreal_bids.cohort.visits import dataset_order
+from surreal_bids.cohort.visits import ages_and_sexes
 from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import OutputError
 from surreal_bids.files import sole_use, write_json, write_text
@@ -56,7 +56,6 @@ from surreal_bids.names import visit_name
 from surreal_bids.progress import PROGRESS, report, stage
 from surreal_bids.reports.methods import Methods, imaging_methods
 from surreal_bids.reports.participant import ANATOMY, read_parts, report_path, write_failed_steps
-from surreal_bids.tables import ages_and_sexes
 from surreal_bids.templates import TEMPLATE_SPACE
 from surreal_bids.text import counted
 from surreal_bids.workflows.participant import init_reports_wf
@@ -182,7 +181,7 @@ class Processing:
         self._of_participant = defaultdict(list)
         jobs = {job.image.visit: job for job in (*plan.jobs, *plan.other_sessions)}
         self._ages_and_sexes = ages_and_sexes(config.bids_dir, jobs)
-        for visit in dataset_order(config.bids_dir, jobs):
+        for visit in self._ages_and_sexes:
             self._of_participant[jobs[visit].participant].append(jobs[visit])
         self._asked = dict.fromkeys(job.participant for job in plan.jobs)
         self._n_reports = 0

@@ -67,15 +67,15 @@ def read_controls(path: str | Path) -> Controls:
         If the file cannot be read, lacks a region, holds volumes that are missing or not positive,
         or has two rows for one participant.
     """
-    table = read_table(Path(path)).typed().rename(columns=str)
+    table = read_table(Path(path))
     features = [Feature(f'MUSE_{index}', (index,)) for index in muse_indices()]
     try:
-        _require_one_row_each(table)
-        volumes = build_features(table, features).reset_index(drop=True)
+        _require_one_row_each(table.text)
+        volumes = build_features(table.typed(), features).reset_index(drop=True)
         _require_positive(volumes)
     except DataError as error:
         raise DataError(f'{path}: {error}') from error
-    return Controls(volumes, _known_of_people(table))
+    return Controls(volumes, _known_of_people(table.typed()))
 
 
 def _known_of_people(table: pd.DataFrame) -> pd.DataFrame:
