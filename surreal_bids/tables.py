@@ -98,9 +98,6 @@ class Table:
     joined: Mapping[str, Path] = field(default_factory=dict)
     known: dict[str, pd.Series] = field(default_factory=dict, init=False, repr=False)
 
-    def __len__(self) -> int:
-        return len(self.text)
-
     @property
     def columns(self) -> list[str]:
         """Names of the columns."""
@@ -166,19 +163,6 @@ class Table:
                 f'has "{wrong.iloc[0]}"{more}; correct it, or write {MISSING} if it is unknown'
             )
         return values
-
-    def typed(self) -> pd.DataFrame:
-        """Return all columns, as numbers if every value is a number, else as text.
-
-        Whole numbers with leading zeros (`001`) stay text.
-        """
-        columns = {}
-        for name in self.columns:
-            cells, values = self.text[name], self.values(name)
-            is_number = values.notna().any() and cells[~np.isfinite(values)].isna().all()
-            is_label = any(map(PADDED.fullmatch, cells[values % 1 == 0]))
-            columns[name] = values if is_number and not is_label else cells
-        return pd.DataFrame(columns, index=self.text.index)
 
 
 def to_numbers(cells: pd.Series) -> pd.Series:
@@ -336,7 +320,7 @@ def read_visit_table(path: Path, id_column: str | None = None, named: bool = Tru
         The table cannot be read, has no ids, or has two rows for one visit.
     """
     table = read_table(path)
-    if not len(table):
+    if table.text.index.empty:
         raise DataError(f'{path}: the table has no rows; add one row per participant')
     column, ids = _ids(table, id_column, named)
     session = _session_column(table.columns, column, bool(ids.duplicated().any()))
@@ -379,9 +363,9 @@ def _session_column(columns: Iterable[str], ids: str, needed: bool) -> str | Non
     return found if found and (needed or letters_of(found) in SESSIONS) else None
 
 
-def _visits(table: Table, ids: Iterable[str], session: str | None) -> list[Visit]:
+def _visits(table: Table, ids: pd.Series, session: str | None) -> list[Visit]:
     """Return participant and session of each row; without a column, `sub-01_ses-2` has both."""
-    sessions = table.names(session) if session else [None] * len(table)
+    sessions = table.names(session) if session else [None] * len(ids)
     visits = []
     for name, label in zip(ids, sessions):
         named = None if label else _NAMED_VISIT.fullmatch(name)

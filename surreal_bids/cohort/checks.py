@@ -129,11 +129,6 @@ class Study:
         return self.people[self.options.icv_column] if self.options.uses_icv else None
 
     @property
-    def training(self) -> bool:
-        """Whether a model is trained."""
-        return self.model is None
-
-    @property
     def has_volumes(self) -> bool:
         """Whether features are volumes, not z-scores or other numbers of both signs."""
         return not self.wanted.are_z_scores and not self.features.empty
@@ -190,7 +185,7 @@ def other_unit(study: Study) -> Iterator[Finding]:
         if len(far) > MOST_WRONG * len(scale):
             listed, factor = list_briefly(far.index, 5), _factor(far.median())
             yield Finding(f'volumes of {listed} are about {factor} than those of others')
-        if study.training or study.options.icv != 'proportion':
+        if study.model is None or study.options.icv != 'proportion':
             yield from _unexpected(study.logs.median(), _expected_volumes(study))
     if study.icv is None:
         return
@@ -259,7 +254,7 @@ def levels(study: Study) -> Iterator[Finding]:
         if pd.api.types.is_numeric_dtype(found):
             yield from _other_codes(found, study)
             continue
-        if study.training and found.nunique() > max(MAX_LEVELS, len(found) / 2):
+        if study.model is None and found.nunique() > max(MAX_LEVELS, len(found) / 2):
             yield Finding(f'{name} has {found.nunique()} levels among {len(found)} visits')
         spellings = found.drop_duplicates().sort_values()
         same = spellings.groupby(spellings.map(lambda level: ' '.join(level.casefold().split())))
@@ -284,7 +279,7 @@ def _other_codes(found: pd.Series, study: Study) -> Iterator[Finding]:
 def same_as_group(study: Study) -> Iterator[Finding]:
     """Covariates that tell controls from patients by themselves."""
     known = study.group[study.main]
-    if not study.training or known.nunique() < 2:
+    if study.model is not None or known.nunique() < 2:
         return
     for name in study.options.covariates:
         values = study.people.loc[known.index, name]
@@ -385,7 +380,7 @@ def sites(study: Study) -> Iterator[Finding]:
     of_visits = site[is_control].value_counts()
     # Visits to sites that are excluded do not link other sites.
     left = is_control & site.isin(of_visits.index[of_visits >= MIN_AT_SITE])
-    if study.training and learns_from_visits(
+    if study.model is None and learns_from_visits(
         study.participant[left], study.people[left], study.options
     ):
         counts = of_visits
@@ -409,7 +404,7 @@ def unrelated_size(study: Study) -> Iterator[Finding]:
 
 def few_controls(study: Study) -> Iterator[Finding]:
     """Few controls in the sample."""
-    n, advised = int(study.controls.sum()), FEW_CONTROLS if study.training else FEW_FOR_A_MODEL
+    n, advised = int(study.controls.sum()), FEW_CONTROLS if study.model is None else FEW_FOR_A_MODEL
     if 0 < n < advised:
         yield Finding(
             f'Few controls: {n}, at least {advised} are recommended',
@@ -422,7 +417,7 @@ def few_at_sites(study: Study) -> Iterator[Finding]:
     column = study.options.site_column
     if column is not None:
         sizes = study.people.loc[study.controls, column].value_counts()
-        advised = FEW_AT_SITE if study.training else FEW_FOR_A_MODEL
+        advised = FEW_AT_SITE if study.model is None else FEW_FOR_A_MODEL
         yield from _small_sites(sizes if len(sizes) > 1 else sizes[:0], advised)
 
 
@@ -441,7 +436,7 @@ def _small_sites(sizes: pd.Series, advised: int = FEW_FOR_A_MODEL) -> Iterator[F
 def warn_of_sites(sizes: pd.Series) -> Iterator[Caution]:
     """Warn of sites that a model has learned from few controls."""
     for found in _small_sites(sizes):
-        yield _caution(FEW_AT_SITES, found)
+        yield Caution(*found[:2], FEW_AT_SITES.remedy, FEW_AT_SITES.about)
 
 
 def ages_outside(study: Study) -> Iterator[Finding]:
@@ -466,7 +461,7 @@ def ages_outside(study: Study) -> Iterator[Finding]:
 
 SEGMENTATION = 'check the segmentation'
 FEW_AT_SITES = Check(
-    few_at_sites, 'warn', 'add controls, or do not compare these sites', HARMONIZATION
+    few_at_sites, 'warn', 'Add controls, or do not compare these sites', HARMONIZATION
 )
 
 CHECKS = (
@@ -482,10 +477,10 @@ CHECKS = (
     Check(far_volumes, 'exclude', SEGMENTATION),
     Check(outlying, 'exclude', SEGMENTATION),
     Check(sites, 'exclude', 'merge sites, or use --site-column none'),
-    Check(few_controls, 'warn', 'add controls, or compare patients with each other only'),
+    Check(few_controls, 'warn', 'Add controls, or compare patients with each other only'),
     FEW_AT_SITES,
-    Check(ages_outside, 'warn', 'add controls of these ages, or use a model trained on them'),
-    Check(unrelated_size, 'warn', 'check that rows belong to the same participants'),
+    Check(ages_outside, 'warn', 'Add controls of these ages, or use a model trained on them'),
+    Check(unrelated_size, 'warn', 'Check that rows belong to the same participants'),
 )
 """All checks, in order; docs/tables.md prints them."""
 
@@ -506,7 +501,7 @@ def run_checks(study: Study, source: str) -> tuple[Study, Reasons, list[Caution]
             if check.severity == 'stop':
                 stops.append(f'{source}: {found.text}; {check.remedy}')
             elif check.severity == 'warn':
-                cautions.append(_caution(check, found))
+                cautions.append(Caution(*found[:2], check.remedy, check.about))
             else:
                 remedy = f'; {check.remedy}' if check.remedy else ''
                 reasons = {row: f'{why}{remedy}' for row, why in found.rows.items()} | reasons
@@ -515,11 +510,6 @@ def run_checks(study: Study, source: str) -> tuple[Study, Reasons, list[Caution]
     if stops:
         raise DataError('\n'.join(stops))
     return study, reasons, cautions
-
-
-def _caution(check: Check, found: Finding) -> Caution:
-    remedy = check.remedy[0].upper() + check.remedy[1:]
-    return Caution(found.text, found.consequence, remedy, check.about)
 
 
 def require_groups(study: Study, reasons: Reasons, both: bool) -> None:
@@ -536,10 +526,10 @@ def require_groups(study: Study, reasons: Reasons, both: bool) -> None:
     """
     left = ~study.group.index.isin(list(reasons))
     needed = {CONTROL: MIN_PEOPLE, PATIENT: MIN_PEOPLE * both}
-    for name, minimum in (needed if study.training else {CONTROL: MIN_FOR_SCALE}).items():
+    for name, minimum in (needed if study.model is None else {CONTROL: MIN_FOR_SCALE}).items():
         of_group = study.group == name
         n_all, n_left = (study.participant[of_group & rows].nunique() for rows in (True, left))
-        if n_left < minimum or (study.training and n_left < MOST_LEFT * n_all):
+        if n_left < minimum or (study.model is None and n_left < MOST_LEFT * n_all):
             raise DataError(
                 f'{counted(n_left, SINGULAR[name])} left of {n_all}, but at least {minimum} and '
                 f'half of them are needed; excluded: {summarise_reasons(reasons.values())}. '

@@ -196,8 +196,7 @@ class Cohort:
     def select(self, chosen: pd.Series | Sequence[bool]) -> Cohort:
         """Keep some of the visits."""
         rows = np.asarray(chosen, dtype=bool)
-        frames = {name: getattr(self, name)[rows] for name in FRAMES}
-        return replace(self, **frames)
+        return replace(self, **{name: getattr(self, name)[rows] for name in FRAMES})
 
     def first_visits(self) -> Cohort:
         """Keep the first visit of each participant."""
@@ -455,7 +454,8 @@ class _Reader:
         left = self.visits.keys() - self.reasons.keys()
         known = everyone.rows([name for name in times.index if name in left])
         study = self.read_study(known)
-        usable, excluded, cautions = run_checks(study, self.sources)
+        sources = dict.fromkeys(map(str, (self.measured.source, self.people.source)))
+        usable, excluded, cautions = run_checks(study, ', '.join(sources))
         self.reasons |= excluded
         if self.learns:
             require_groups(study, self.reasons, self.use == 'known')
@@ -471,11 +471,6 @@ class _Reader:
     def prefix(self) -> str:
         """Prefix of the ids."""
         return max(self.people.prefix, self.measured.prefix)
-
-    @property
-    def sources(self) -> str:
-        """The tables, for messages."""
-        return ', '.join(dict.fromkeys(map(str, (self.measured.source, self.people.source))))
 
     @property
     def learns(self) -> bool:
@@ -504,8 +499,7 @@ class _Reader:
         labels, sessions = self.options.participant_label, self.options.session_label
         _require_labels('--session-label', sessions, {label for _, label in listed})
         chosen = in_order(of_sessions(listed, sessions))
-        within = ' in these sessions' if sessions else ''
-        _require_labels('--participant-label', labels, {who for who, _ in chosen}, within)
+        _require_labels('--participant-label', labels, {who for who, _ in chosen})
         self.visits = {visit_name(visit, self.prefix): visit for visit in chosen}
         self.reasons = self.without_rows()
         if self.options.exclude is not None:
@@ -647,7 +641,7 @@ class _Reader:
             table = read_visit_table(path, self.options.id_column, named=False)
             if participants.isdisjoint(who for who, _ in table.visits):
                 raise DataError(
-                    f'{path}: has none of the {len(known)} visits of the analysis; write ids as in '
+                    f'{path}: has none of the visits of the analysis; write ids as in '
                     'participants.tsv'
                 )
             yield table
@@ -668,8 +662,10 @@ class _Reader:
             )
         visits = add_years(visit_columns((self.visits[n] for n in names), self.prefix), times)
         if self.use != 'compared' or groups.column:
-            own = groups.labels if study.group.notna().any() else groups.of_two
-            visits.insert(list(visits).index('is_first'), 'group', own.reindex(names))
+            group = groups.labels.reindex(names)
+            if study.group.isna().all():
+                group = group.where(group.isin((CONTROL, PATIENT)), None)
+            visits.insert(list(visits).index('is_first'), 'group', group)
         measures = list(self.read_measures(known)) if self.is_measured or self.model else []
         tables = list(dict.fromkeys((self.measured, self.people, *measures)))
         roles = self.roles(study.options)
@@ -734,11 +730,13 @@ class _Reader:
 
     def volumes_of_everyone(self) -> pd.DataFrame:
         """Return the volumes of everyone, excluded or not, with the columns that name visits."""
-        if not self.measured.columns:
-            return pd.DataFrame()
-        visits = visit_columns(self.measured.visits, self.prefix)
-        numbers = self.measured.typed().select_dtypes('number').set_axis(visits.index)
-        return pd.concat([visits, numbers], axis=1)
+        measured = self.measured
+        visits = visit_columns(measured.visits, self.prefix)
+        numbers = pd.DataFrame(
+            {n: measured.values(n) for n in measured.columns}, measured.text.index
+        )
+        are_numbers = numbers.count() >= measured.text.count().clip(lower=1)
+        return visits.join(numbers.loc[:, are_numbers].set_axis(visits.index))
 
     def unadapted(self, cohort: Cohort) -> Iterator[Caution]:
         """Warn of a model that cannot learn sites from the controls, or ignores their age."""
@@ -804,15 +802,13 @@ def _key(participant: str) -> tuple[str, ...]:
     return tuple(part.lstrip('0') or '0' for part in parts)
 
 
-def _require_labels(
-    option: str, labels: Sequence[str], known: Collection[str | None], within: str = ''
-) -> None:
+def _require_labels(option: str, labels: Sequence[str], known: Collection[str | None]) -> None:
     """Refuse labels of participants or sessions that no visit has."""
     entity = 'ses' if 'session' in option else 'sub'
     absent = [label for label in labels if without_prefix(label, entity) not in known]
     if absent:
         raise NothingMatchedError(
-            f'{option} {" ".join(absent)}: no such label{within}; '
+            f'{option} {" ".join(absent)}: no such label; '
             f'{alternatives(absent, sorted(filter(None, known)))}'
         )
 

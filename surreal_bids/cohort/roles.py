@@ -496,11 +496,6 @@ class Groups:
     notes: tuple[str, ...] = ()
     lacking: str = ''
 
-    @property
-    def of_two(self) -> pd.Series:
-        """CN or PT for each visit; missing for others."""
-        return self.labels.where(self.labels.isin((CONTROL, PATIENT)), None)
-
 
 def find_groups(
     people: Table, config: CohortOptions, use: GroupUse, model: Requirements | None

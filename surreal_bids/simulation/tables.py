@@ -30,7 +30,7 @@ from surreal_bids.regions import (
     region_names,
 )
 from surreal_bids.simulation.anatomy import labels_at, load_labels, smooth
-from surreal_bids.tables import read_table
+from surreal_bids.tables import Table, read_table, to_numbers
 from surreal_bids.templates import builtin_template
 
 Array = NDArray[np.float64]
@@ -71,18 +71,19 @@ def read_controls(path: str | Path) -> Controls:
     features = [Feature(f'MUSE_{index}', (index,)) for index in muse_indices()]
     try:
         _require_one_row_each(table.text)
-        volumes = build_features(table.typed(), features).reset_index(drop=True)
+        volumes = build_features(table.text.apply(to_numbers), features).reset_index(drop=True)
         _require_positive(volumes)
     except DataError as error:
         raise DataError(f'{path}: {error}') from error
-    return Controls(volumes, _known_of_people(table.typed()))
+    return Controls(volumes, _known_of_people(table))
 
 
-def _known_of_people(table: pd.DataFrame) -> pd.DataFrame:
+def _known_of_people(table: Table) -> pd.DataFrame:
     people = {}
     for name in KNOWN:
         column = column_of(table.columns, name)
-        people[name] = table[column].tolist() if column else [np.nan] * len(table)
+        cells = table.text.get(column, pd.Series(np.nan, table.text.index))
+        people[name] = (to_numbers(cells) if name in ('age', 'icv') else cells).tolist()
     people['sex'] = [sex_of(str(sex)) or sex for sex in people['sex']]
     return pd.DataFrame(people)
 

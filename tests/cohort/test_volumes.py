@@ -33,7 +33,7 @@ def test_volumes_of_all_visits_are_collected(tmp_path):
         write_visit(tmp_path, participant, session)
     found = collect_volumes(tmp_path, 'muse')
     assert found.visits == [('2', 'a'), ('2', 'b'), ('10', None)]
-    table = found.typed()
+    table = found.text.astype(float)
     assert list(table.index) == ['sub-2_ses-a', 'sub-2_ses-b', 'sub-10']
     assert list(table.columns)[:2] == ['MUSE_23', 'MUSE_30']
     assert table.loc['sub-10', 'MUSE_30'] == 101
