@@ -68,9 +68,8 @@ REGION, FRAME = 'region', ('table', 'column', 'taken_for')
 LISTED = 4
 """Columns of one kind that are listed; the others are counted."""
 
-MEASURE = 'measure'
-FACTS = (MEASURE, 'age', 'sex', 'site', 'head size')
-"""Uses of columns that describe participants and have no part in preprocessing."""
+FACTS = ('measure', 'diagnosis', 'age', 'sex', 'site', 'head size')
+"""Uses of columns that describe participants, if these have no part in preprocessing."""
 
 ONE_SITE = 'everyone'
 """Name of the site of all participants in a dataset without a site column."""
@@ -301,8 +300,7 @@ def choose_columns(
     if missing:
         raise DataError(
             f'{_files(people)}: no column {list_briefly(missing)}; '
-            f'{alternatives(missing, people.columns)}; if another table has it, add that table '
-            'with --participants'
+            f'{alternatives(missing, people.columns)}; or add the table with it (--participants)'
         )
     return options, own
 
@@ -310,8 +308,7 @@ def choose_columns(
 def _usual_options(config: CohortOptions, people: Table, sized: bool) -> PreprocessingOptions:
     """Return the options of a model to train: what is usual, unless the user says otherwise."""
     usual = filter(None, (_default(people, 'age'), _default(people, 'sex')))
-    covariates = tuple(dict.fromkeys(config.covariates or usual))
-    covariates = () if covariates == (NONE,) else covariates
+    covariates = tuple(n for n in dict.fromkeys(config.covariates or usual) if n != NONE)
     icv: Any = config.icv or ('power' if sized or config.icv_column else NONE)
     icv_column = config.icv_column
     if icv != NONE and column_of(covariates, 'icv') is None:
@@ -330,8 +327,7 @@ def _for_model(
     options = replace(model.options, site_column=site)
     wanted = {name: _column_for(name, model, config, people) for name in options.columns}
     if site is not None:
-        named = config.site_column or (None if adapt else site)
-        wanted[site] = _default(people, 'site', named) or NONE
+        wanted[site] = _default(people, 'site', config.site_column or site * (not adapt)) or NONE
     return options, {name: own for name, own in wanted.items() if (name, own) != (site, NONE)}
 
 
@@ -379,15 +375,14 @@ def describe_corrections(
         done[f'head size ({options.icv_column}; --icv {options.icv})'] = 'head size'
     if options.site_column:
         done[f'site ({options.site_column}; ComBat)'] = 'site'
-    size = 'the features are no volumes' * (not sized)
     chosen = {
         'age': '--covariates' * bool(config.covariates),
         'sex': '--covariates' * bool(config.covariates),
-        'head size': '--icv none' if config.icv == NONE else size,
+        'head size': '--icv none' * (config.icv == NONE) or 'features are no volumes' * (not sized),
         'site': '--site-column none' * (config.site_column == NONE),
     }
     lacking = {
-        noun: f'{noun} ({why or "no column called like it varies"})'
+        noun: f'{noun} ({why or _why_unknown(people, noun)})'
         for noun, why in chosen.items()
         if noun not in done.values()
     }
@@ -403,6 +398,15 @@ def describe_corrections(
         PARTICIPANTS,
     )
     return notes, [caution] * bool(doubts)
+
+
+def _why_unknown(people: Table, noun: str) -> str:
+    """Say why no column has a role."""
+    found = next((name for name in people.columns if noun_of(name) == noun), None)
+    if found is None:
+        return f'no column is called like {noun}'
+    values = people.text[found].dropna()
+    return f'{found} has no values' if values.empty else f'{found} is {values.iloc[0]} in everyone'
 
 
 def read_person_columns(
@@ -454,9 +458,7 @@ def _is_category(cells: pd.Series) -> bool:
 
 def _numbers(people: Table, column: str, codes: Mapping[str, float]) -> pd.Series:
     """Read numbers; the age `89+` of BIDS is 89, and a model may have numbers for the sexes."""
-    cells = people.text[column]
-    if means(column, 'age'):
-        cells = cells.str.removesuffix('+')
+    cells = people.text[column].str.removesuffix('+' * means(column, 'age'))
     cells = cells.map(lambda c: str(codes.get((sex_of(c) or c).lower(), c)), na_action='ignore')
     return Table(people.source_of(column), cells.to_frame(column)).numbers(column)
 
@@ -524,14 +526,15 @@ def find_groups(
         values and names the option to use.
     """
     named = any((config.group_column, config.control_label, config.patient_label))
+    needed = {CONTROL, PATIENT} if model is None and use == 'known' else {CONTROL}
     try:
-        column = _diagnosis(people, config, use, model)
+        column = _diagnosis(people, config, model)
         if not column:
             everyone = pd.Series(CONTROL, people.text.index)
             return Groups(everyone, notes=('Groups: everyone is a control, as given',))
         values = people.names(column)
         with prefix_errors(f'{people.source_of(column)}: column {column}'):
-            groups = _groups_of(set(values.dropna()), config, model is None and use == 'known')
+            groups = _groups_of(set(values.dropna()), config, needed)
     except DataError:
         if model is None or use == 'controls' or named:
             raise
@@ -543,9 +546,7 @@ def find_groups(
     return Groups(values.map(groups).rename('group'), column, (note,))
 
 
-def _diagnosis(
-    people: Table, config: CohortOptions, use: GroupUse, model: Requirements | None
-) -> str:
+def _diagnosis(people: Table, config: CohortOptions, model: Requirements | None) -> str:
     """Find the column of the diagnosis; empty if the user states that everyone is a control."""
     named = config.group_column and people.find(config.group_column)
     column = named or column_of(people.columns, 'diagnosis')
@@ -556,20 +557,20 @@ def _diagnosis(
     everyone = ', or state that everyone is a control with --control-label all'
     raise DataError(
         f'{_files(people)}: no column diagnosis, group or dx; name it with --group-column'
-        f'{everyone * (use == "controls")}, or add the table that has it with --participants'
+        f'{everyone * (model is not None)}, or add the table that has it with --participants'
     )
 
 
-def _groups_of(values: Collection[str], config: CohortOptions, both: bool) -> dict[str, str]:
+def _groups_of(values: set[str], config: CohortOptions, needed: set[str]) -> dict[str, str]:
     """Return CN, PT or itself for each value: as given, else recognised."""
     meant = meanings_of(values)
-    controls = config.control_label or [value for value in meant if meant[value] == CONTROL]
-    others = [value for value in meant if value not in controls]
-    patients = config.patient_label or others * (len(others) == 1)
+    known = _only_other(meant, [value for value in meant if meant[value] != CONTROL])
+    unnamed = config.patient_label and _only_other(meant, config.patient_label)
+    controls = config.control_label or known or unnamed
+    patients = config.patient_label or _only_other(meant, controls)
     groups = dict.fromkeys(controls, CONTROL) | dict.fromkeys(patients, PATIENT)
     wrong = sorted({*controls} & {*patients})
     wrong += [value for value, group in groups.items() if meant.get(value, '') not in (group, None)]
-    needed = {CONTROL, PATIENT} if both else {CONTROL}
     if wrong or not needed <= {*groups.values()}:
         problem = f'{list_briefly(wrong)} means the opposite, is no value, or is named twice'
         raise DataError(
@@ -578,6 +579,12 @@ def _groups_of(values: Collection[str], config: CohortOptions, both: bool) -> di
             '(others are scored, not trained on), or another column with --group-column'
         )
     return dict(zip(meant, meant)) | groups
+
+
+def _only_other(values: Iterable[str], named: Collection[str]) -> list[str]:
+    """Return the value beside those that are named, if it is the only one."""
+    others = [value for value in values if value not in named]
+    return others if len(others) == 1 else []
 
 
 def uses_of_columns(
@@ -626,7 +633,7 @@ def _use_of(cells: pd.Series, roles: Mapping[str, str], joined: Collection[str])
     if cells.isna().all():
         return 'not used: no values'
     if role is None:
-        return 'not used: no feature' if cells.name in joined else MEASURE
+        return 'not used: no feature' if cells.name in joined else 'measure'
     is_free = column_of(roles, role) is None and noun in (*FACTS, 'date')
     return noun if is_free else f'not used: {noun}'
 

@@ -250,11 +250,11 @@ def test_a_covariate_is_the_column_that_is_used(tmp_path):
     ('change', 'options', 'notes'),
     [
         ({}, {}, None),
-        ({'age': None, 'interview_age': 700}, {}, 'age (no column called like it varies)'),
-        ({'sex': 'F'}, {}, 'sex (no column called like it varies)'),
-        ({'icv': None}, {}, 'head size (no column called like it varies)'),
+        ({'age': None, 'interview_age': 700}, {}, 'age (no column is called like age)'),
+        ({'sex': 'F'}, {}, 'sex (sex is F in everyone)'),
+        ({'icv': None}, {}, 'head size (no column is called like head size)'),
         ({}, {'covariates': ('age', 'icv'), 'site_column': 'none'}, '--site-column none'),
-        ({'site': 'A'}, {}, 'site (no column called like it varies)'),
+        ({'site': 'A'}, {}, 'site (site is A in everyone)'),
     ],
 )
 def test_what_is_not_corrected_is_told(tmp_path, change, options, notes):
