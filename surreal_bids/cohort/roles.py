@@ -193,11 +193,10 @@ def _lost(volumes: Table, numeric: list[str], regions: list[str], alone: bool) -
     """Return why columns are dropped: foreign to the atlas, often empty, or constant."""
     foreign = [c for c in numeric if c not in regions and not (alone and side_of(c) == NONE)]
     values = pd.DataFrame({name: volumes.values(name) for name in regions})
-    same = values.columns[values.max() <= values.min()]
     empty = (values.isna() | (values == 0)).mean()
     often = empty[empty > OFTEN_EMPTY].map('0 or missing in {:.0%} of participants'.format)
     lost = dict.fromkeys(foreign, 'no region of the atlas')
-    lost |= dict.fromkeys(same, 'the same in all participants')
+    lost |= dict.fromkeys(values.columns[values.max() <= values.min()], 'the same in everyone')
     return lost | dict(zip(often.index, often))
 
 
@@ -308,7 +307,8 @@ def choose_columns(
 def _usual_options(config: CohortOptions, people: Table, sized: bool) -> PreprocessingOptions:
     """Return the options of a model to train: what is usual, unless the user says otherwise."""
     usual = filter(None, (_default(people, 'age'), _default(people, 'sex')))
-    covariates = tuple(n for n in dict.fromkeys(config.covariates or usual) if n != NONE)
+    covariates = tuple(dict.fromkeys(config.covariates or usual))
+    covariates = () if covariates == (NONE,) else covariates
     icv: Any = config.icv or ('power' if sized or config.icv_column else NONE)
     icv_column = config.icv_column
     if icv != NONE and column_of(covariates, 'icv') is None:
