@@ -710,7 +710,8 @@ class _Reader:
         self, known: Table, measures: Sequence[Table], uses: pd.DataFrame
     ) -> tuple[pd.DataFrame, list[Caution]]:
         """Return the other facts about visits as text; codes for missing values are missing."""
-        chosen = {*uses.loc[uses['taken_for'].isin(FACTS), 'column']} - {*self.own.values()}
+        chosen = {*uses.loc[uses['taken_for'].isin(FACTS), 'column']}
+        chosen -= {*self.own.values(), self.groups.column}
         facts = known.text[[name for name in known.columns if name in chosen]]
         visits = {name: self.visits[name] for name in known.text.index}
         for table in measures:

@@ -69,9 +69,8 @@ REGION, FRAME = 'region', ('table', 'column', 'taken_for')
 LISTED = 4
 """Columns of one kind that are listed; the others are counted."""
 
-MEASURE = 'measure'
-FACTS = (MEASURE, 'age', 'sex', 'site', 'head size')
-"""Uses of columns that describe participants and have no part in preprocessing."""
+FACTS = ('measure', 'diagnosis', 'age', 'sex', 'site', 'head size')
+"""Uses of columns that describe participants, if these have no part in preprocessing."""
 
 ONE_SITE = 'everyone'
 """Name of the site of all participants in a dataset without a site column."""
@@ -195,11 +194,10 @@ def _lost(volumes: Table, numeric: list[str], regions: list[str], alone: bool) -
     """Return why columns are dropped: foreign to the atlas, often empty, or constant."""
     foreign = [c for c in numeric if c not in regions and not (alone and side_of(c) == NONE)]
     values = pd.DataFrame({name: volumes.values(name) for name in regions})
-    same = values.columns[values.max() <= values.min()]
     empty = (values.isna() | (values == 0)).mean()
     often = empty[empty > OFTEN_EMPTY].map('0 or missing in {:.0%} of participants'.format)
     lost = dict.fromkeys(foreign, 'no region of the atlas')
-    lost |= dict.fromkeys(same, 'the same in all participants')
+    lost |= dict.fromkeys(values.columns[values.max() <= values.min()], 'the same in everyone')
     return lost | dict(zip(often.index, often))
 
 
@@ -302,8 +300,7 @@ def choose_columns(
     if missing:
         raise DataError(
             f'{_files(people)}: no column {list_briefly(missing)}; '
-            f'{alternatives(missing, people.columns)}; if another table has it, add that table '
-            'with --participants'
+            f'{alternatives(missing, people.columns)}; or add the table with it (--participants)'
         )
     return options, own
 
@@ -331,8 +328,7 @@ def _for_model(
     options = replace(model.options, site_column=site)
     wanted = {name: _column_for(name, model, config, people) for name in options.columns}
     if site is not None:
-        named = config.site_column or (None if adapt else site)
-        wanted[site] = _default(people, 'site', named) or NONE
+        wanted[site] = _default(people, 'site', config.site_column or site * (not adapt)) or NONE
     return options, {name: own for name, own in wanted.items() if (name, own) != (site, NONE)}
 
 
@@ -380,15 +376,14 @@ def describe_corrections(
         done[f'head size ({options.icv_column}; --icv {options.icv})'] = 'head size'
     if options.site_column:
         done[f'site ({options.site_column}; ComBat)'] = 'site'
-    size = 'the features are no volumes' * (not sized)
     chosen = {
         'age': '--covariates' * bool(config.covariates),
         'sex': '--covariates' * bool(config.covariates),
-        'head size': '--icv none' if config.icv == NONE else size,
+        'head size': '--icv none' * (config.icv == NONE) or 'features are no volumes' * (not sized),
         'site': '--site-column none' * (config.site_column == NONE),
     }
     lacking = {
-        noun: f'{noun} ({why or "no such column, or the same in everyone"})'
+        noun: f'{noun} ({why or _why_unknown(people, noun)})'
         for noun, why in chosen.items()
         if noun not in done.values()
     }
@@ -404,6 +399,15 @@ def describe_corrections(
         PARTICIPANTS,
     )
     return notes, [caution] * bool(doubts)
+
+
+def _why_unknown(people: Table, noun: str) -> str:
+    """Say why no column has a role."""
+    found = next((name for name in people.columns if noun_of(name) == noun), None)
+    if found is None:
+        return f'no column is called like {noun}'
+    values = people.text[found].dropna()
+    return f'{found} has no values' if values.empty else f'{found} is {values.iloc[0]} in everyone'
 
 
 def read_person_columns(
@@ -455,9 +459,7 @@ def _is_category(cells: pd.Series) -> bool:
 
 def _numbers(people: Table, column: str, codes: Mapping[str, float]) -> pd.Series:
     """Read numbers; the age `89+` of BIDS is 89, and a model may have numbers for the sexes."""
-    cells = people.text[column]
-    if means(column, 'age'):
-        cells = cells.str.removesuffix('+')
+    cells = people.text[column].str.removesuffix('+' * means(column, 'age'))
     cells = cells.map(lambda c: str(codes.get((sex_of(c) or c).lower(), c)), na_action='ignore')
     return Table(people.source_of(column), cells.to_frame(column)).numbers(column)
 
@@ -520,14 +522,15 @@ def find_groups(
         values and names the option to use.
     """
     named = any((config.group_column, config.control_label, config.patient_label))
+    needed = {CONTROL, PATIENT} if model is None and use == 'known' else {CONTROL}
     try:
-        column = _diagnosis(people, config, use, model)
+        column = _diagnosis(people, config, model)
         if not column:
             everyone = pd.Series(CONTROL, people.text.index)
             return Groups(everyone, notes=('Groups: everyone is a control, as given',))
         values = people.names(column)
         with prefix_errors(f'{people.source_of(column)}: column {column}'):
-            groups = _groups_of(set(values.dropna()), config, model is None and use == 'known')
+            groups = _groups_of(set(values.dropna()), config, needed)
     except DataError:
         if model is None or use == 'controls' or named:
             raise
@@ -539,9 +542,7 @@ def find_groups(
     return Groups(values.map(groups).rename('group'), column, (note,))
 
 
-def _diagnosis(
-    people: Table, config: CohortOptions, use: GroupUse, model: Requirements | None
-) -> str:
+def _diagnosis(people: Table, config: CohortOptions, model: Requirements | None) -> str:
     """Find the column of the diagnosis; empty if the user states that everyone is a control."""
     named = config.group_column and people.find(config.group_column)
     column = named or column_of(people.columns, 'diagnosis')
@@ -552,18 +553,19 @@ def _diagnosis(
     everyone = ', or state that everyone is a control with --control-label all'
     raise DataError(
         f'{_files(people)}: no column diagnosis, group or dx; name it with --group-column'
-        f'{everyone * (use == "controls")}, or add the table that has it with --participants'
+        f'{everyone * (model is not None)}, or add the table that has it with --participants'
     )
 
 
-def _groups_of(values: Collection[str], config: CohortOptions, both: bool) -> dict[str, str]:
+def _groups_of(values: set[str], config: CohortOptions, needed: set[str]) -> dict[str, str]:
     """Return CN, PT or itself for each value: as given, else recognised."""
     meant = meanings_of(values)
-    controls = config.control_label or [value for value in meant if meant[value] == CONTROL]
-    others = [value for value in meant if value not in controls]
-    patients = config.patient_label or others * (len(others) == 1)
+    known = _only_other(meant, [value for value in meant if meant[value] != CONTROL])
+    unnamed = config.patient_label and _only_other(meant, config.patient_label)
+    controls = config.control_label or known or unnamed
+    patients = config.patient_label or _only_other(meant, controls)
     named = [(value, CONTROL) for value in controls] + [(value, PATIENT) for value in patients]
-    if problem := _doubt_about(named, meant, both):
+    if problem := _doubt_about(named, meant, needed):
         raise DataError(
             f'{problem}; there are: {list_briefly(meant)}; name groups with --control-label and '
             '--patient-label (others are scored, not trained on), or another column with '
@@ -573,7 +575,7 @@ def _groups_of(values: Collection[str], config: CohortOptions, both: bool) -> di
 
 
 def _doubt_about(
-    named: Sequence[tuple[str, str]], meant: Mapping[str, str | None], both: bool
+    named: Sequence[tuple[str, str]], meant: Mapping[str, str | None], needed: Iterable[str]
 ) -> str:
     """Say which label is wrong, or which group was not recognised; else return nothing."""
     groups = dict(named)
@@ -583,9 +585,14 @@ def _doubt_about(
     wrong = {v for v, group in named if groups[v] != group or (meant[v] or group) != group}
     if wrong:
         return f'{list_briefly(sorted(wrong))} means the opposite of what the options say'
-    needed = (CONTROL, PATIENT) if both else (CONTROL,)
-    unclear = [GROUP_NAMES[group] for group in needed if group not in groups.values()]
+    unclear = [GROUP_NAMES[group] for group in sorted(needed) if group not in groups.values()]
     return f'not clear which value means {" and which ".join(unclear)}' if unclear else ''
+
+
+def _only_other(values: Iterable[str], named: Collection[str]) -> list[str]:
+    """Return the value beside those that are named, if it is the only one."""
+    others = [value for value in values if value not in named]
+    return others if len(others) == 1 else []
 
 
 def uses_of_columns(
@@ -634,7 +641,7 @@ def _use_of(cells: pd.Series, roles: Mapping[str, str], joined: Collection[str])
     if cells.isna().all():
         return 'not used: no values'
     if role is None:
-        return 'not used: no feature' if cells.name in joined else MEASURE
+        return 'not used: no feature' if cells.name in joined else 'measure'
     is_free = column_of(roles, role) is None and noun in (*FACTS, 'date')
     return noun if is_free else f'not used: {noun}'
 

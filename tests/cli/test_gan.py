@@ -145,7 +145,7 @@ def test_who_forgets_the_participants_is_told_the_option(home, tmp_path, capsys)
     for command, *options in (('fit',), ('apply', '--model', home / 'model')):
         assert run(command, home / 'volumes.tsv', '--out', tmp_path / 'r.tsv', *options) == 65
         told = capsys.readouterr().err
-        assert 'if another table has it, add that table with --participants' in told
+        assert re.search('or add the table .*--participants', told)
 
 
 def put(frame, row, column, value):
@@ -224,7 +224,9 @@ def test_who_cannot_be_used_has_a_row_with_the_reason(home, tmp_path):
 def test_extra_columns_are_named(home, tmp_path, capsys):
     make_study().features.assign(note=5.0).to_csv(tmp_path / 'new.tsv', sep='\t')
     assert apply(home, tmp_path / 'new.tsv', tmp_path / 'r.tsv') == 0
-    assert re.search(r'Columns of new\.tsv.*measure +note', capsys.readouterr().out, re.DOTALL)
+    assert re.search(
+        r'Columns of new\.tsv.*not used: no feature +note', capsys.readouterr().out, re.DOTALL
+    )
 
 
 def apply_with_diagnoses(home, folder, change):
