@@ -43,6 +43,8 @@ TOP_LINES = 5
 MAGIC = {
     b'PK\x03\x04': 'an Excel or zip file; save the sheet as .csv or .tsv',
     b'\x1f\x8b': 'a compressed file; unpack it (gunzip)',
+    b'\xff\xfe': 'text in UTF-16; save it as UTF-8',
+    b'\xfe\xff': 'text in UTF-16; save it as UTF-8',
     b'version https://git-lfs': 'a git LFS pointer, not the file; fetch it (git lfs pull)',
     b'/annex/objects': 'a git-annex pointer, not the file; fetch it (datalad get)',
 }
@@ -247,7 +249,7 @@ def _read_text(path: Path) -> str:
         content = read_file(path)
         found = next((what for start, what in MAGIC.items() if content.startswith(start)), None)
         if found or b'\0' in content:
-            what = found or 'not text in UTF-8; save it again as .tsv or .csv'
+            what = found or 'not text; save it again as .tsv or .csv'
             raise DataError(f'{path}: this is {what}')
         return content.decode('utf-8-sig')
     except OSError as error:
@@ -379,8 +381,8 @@ def _require_distinct(table: Table, visits: list[Visit], names: pd.Index) -> Non
     if names.has_duplicates:
         repeated = list_briefly(names[names.duplicated()].unique())
         raise DataError(
-            f'{table.source}: more than one row for {repeated}; write one row per participant, '
-            f'with regions as columns, or add a column {SESSION} that distinguishes visits'
+            f'{table.source}: more than one row for {repeated}; keep one row each, with '
+            f'regions as columns, or add a column {SESSION} that distinguishes visits'
         )
     with_session = {participant for participant, label in visits if label}
     both = [name for name, (who, label) in zip(names, visits) if not label and who in with_session]

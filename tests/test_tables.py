@@ -48,7 +48,7 @@ def test_columns_that_count_rows_are_ignored(tmp_path):
     [
         ('', 'the table is empty'),
         (b'PK\x03\x04xl', 'an Excel or zip file'),
-        ('a\tb\n1\t2\n'.encode('utf-16'), 'not text in UTF-8'),
+        ('a\tb\n1\t2\n'.encode('utf-16'), 'UTF-16'),
         (b'a,b\n\xe9,1\n', 'not a table in UTF-8'),
         (b'a,b\n\x00,1\n', 'not text'),
         ('version https://git-lfs.github.com/spec/v1\n', 'git lfs pull'),
@@ -64,7 +64,7 @@ def test_columns_that_count_rows_are_ignored(tmp_path):
         ('participant_id,a\nsub-1,2\n1,3\n', 'more than one row for sub-1'),
         (
             'ID,region,volume\n1,x,2\n1,y,3\n',
-            'write one row per participant, with regions as columns',
+            'keep one row each, with regions as columns',
         ),
         ('participant_id,a\n,2\n', 'line 2 has no id in participant_id; write an id'),
         ('participant_id,a\n../x,2\n', 'line 2 has the id ../x'),

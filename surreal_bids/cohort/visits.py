@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from string import ascii_lowercase
@@ -50,11 +50,13 @@ def _word(session: str) -> str:
     return re.sub(r'[\W\d_]', '', session.casefold())
 
 
-def _tell_order(sessions: Collection[str]) -> bool:
-    """Check whether labels tell the order of sessions: one word per stage, or single letters."""
-    words = set(map(_word, sessions))
+def _are_in_order(own: pd.DataFrame) -> bool:
+    """Check whether visits are sorted by time, or their labels by one word per stage or letters."""
+    labels = own[SESSION].str.removeprefix('ses-').str.casefold()
+    words = set(map(_word, labels))
     stages = {STAGES.get(word, LATER) for word in words}
-    return len(stages) == len(words) or {*map(str.casefold, sessions)} <= set(ascii_lowercase)
+    are_told = len(stages) == len(words) or {*labels} <= set(ascii_lowercase)
+    return are_told or NAME not in {*own['order_by']}
 
 
 def visit_columns(visits: Iterable[Visit], prefix: str = 'sub-') -> pd.DataFrame:
@@ -200,19 +202,18 @@ def warn_of_visits(
         Facts about the same visits: all of them as text, and covariates.
     """
     several = visits[visits[PARTICIPANT].duplicated(keep=False)]
-    dates = described[columns_of(described, 'date')]
-    unread = (dates.notna() & dates.map(to_years).isna()).any(axis=1)
-    unclear = {
-        str(who): ', '.join(own[SESSION])
-        for who, own in several[several['order_by'] == NAME].groupby(PARTICIPANT, sort=False)
-        if unread[own.index].any() or not _tell_order(own[SESSION].str.removeprefix('ses-'))
-    }
+    dates = described.loc[several.index[several['order_by'] != DATE], columns_of(described, 'date')]
+    unread = dates.index[(dates.notna() & dates.map(to_years).isna()).any(axis=1)]
+    unclear = [
+        f'{who} ({", ".join(own[SESSION])})'
+        for who, own in several.groupby(PARTICIPANT, sort=False)
+        if own.index.isin(unread).any() or not _are_in_order(own)
+    ]
     if unclear:
-        listed = list_briefly((f'{who} ({labels})' for who, labels in unclear.items()), 3)
         yield Caution(
-            f'Visits of {listed} are sorted by the names of sessions',
+            f'Visits of {list_briefly(unclear, 3)} are sorted without dates',
             'This may not be their order in time, and the first visit may be another one',
-            'Add dates, written like 2019-03-31, or ages (sessions.tsv)',
+            'Add dates as in 2019-03-31, or ages (sessions.tsv)',
             PARTICIPANTS,
         )
     who, years = several[PARTICIPANT], several.groupby(PARTICIPANT)['years'].max()
