@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -169,10 +169,11 @@ class Table:
 
 def to_numbers(cells: pd.Series) -> pd.Series:
     """Convert cells to numbers, possibly infinite and exact to the last digit; NaN for others."""
-    numbers = pd.to_numeric(cells, errors='coerce').astype(np.float64)
-    known = numbers.notna()
-    numbers[known] = cells[known].astype(object).astype(np.float64)
-    return numbers
+    values = cells.to_numpy(object)
+    with suppress(TypeError, ValueError):
+        if '_' not in ''.join(filter(None, values)):  # 1_0 is 10 in Python.
+            return pd.Series(values.astype(np.float64), cells.index, name=cells.name)
+    return pd.to_numeric(cells, errors='coerce').astype(np.float64)
 
 
 def find_column(columns: Iterable[str], name: str) -> str | None:
@@ -291,12 +292,11 @@ def _check_shape(path: Path, header: list[str], rows: dict[int, list[str]]) -> N
 
 def _with_points(path: Path, name: str, cells: list[str | None]) -> list[str | None]:
     """Write decimal points in place of decimal commas."""
-    with_comma = [cell for cell in cells if cell and ',' in cell]
-    if not with_comma or not all(map(_COMMA.fullmatch, filter(None, cells))):
+    known = [cell for cell in cells if cell]
+    with_comma = [cell for cell in known if ',' in cell]
+    if not with_comma or not all(map(_COMMA.fullmatch, known)):
         return cells
-    if len(with_comma) < len(cells) - cells.count(None) and all(
-        map(_THOUSANDS.fullmatch, with_comma)
-    ):
+    if len(with_comma) < len(known) and all(map(_THOUSANDS.fullmatch, with_comma)):
         raise DataError(
             f'{path}: column {name} has {with_comma[0]}; use decimal points, and no thousands '
             'separators'

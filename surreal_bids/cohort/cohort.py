@@ -741,11 +741,10 @@ class _Reader:
 
     def unadapted(self, cohort: Cohort) -> Iterator[Caution]:
         """Warn of a model that cannot learn sites from the controls, or ignores their age."""
-        if self.model is None or self.use == 'compared':
-            return
         if self.use == 'known' and self.groups.lacking:
             yield not_adapted(self.groups.lacking)
-        if cohort.counts[CONTROL] >= MIN_FOR_SCALE and ignores_age(cohort):
+        ageing = self.model is not None and self.use != 'compared' and ignores_age(cohort)
+        if ageing and cohort.counts[CONTROL] >= MIN_FOR_SCALE:
             yield AGE_IGNORED
 
     def contradictions(self, names: Sequence[str]) -> Iterator[Caution]:
@@ -758,7 +757,8 @@ class _Reader:
             if name is None or other is None:
                 continue
             pair = pd.DataFrame({'one': first[name], 'two': second[other]}).dropna()
-            differ = pair['one'].map(_meant) != pair['two'].map(_meant)
+            meant = pair.map(lambda word: sex_of(word) or letters_of(word))
+            differ = meant['one'] != meant['two']
             if role == 'age':
                 differ = pair.apply(to_numbers).diff(axis=1)['two'].abs() > YEARS_APART
             if differ.mean() > OFTEN_OTHER:
@@ -770,11 +770,6 @@ class _Reader:
                     'Correct or remove the wrong column',
                     PARTICIPANTS,
                 )
-
-
-def _meant(word: str) -> str:
-    """Reduce the ways to write a word, or a sex, to one."""
-    return sex_of(word) or letters_of(word)
 
 
 OFTEN_OTHER, YEARS_APART = 0.1, 1.0

@@ -62,8 +62,9 @@ UNIT = re.compile(
 )
 """Words for units and corrections in the names of columns, and what separates words."""
 
-OFTEN_EMPTY = 0.05
-"""Share of participants without a region above which the region is dropped; below it, they are."""
+OFTEN_EMPTY, MOSTLY_NUMBERS = 0.05, 0.5
+"""Share of participants without a region above which the region is dropped; below it, they are.
+Share of numbers among known values above which a column may hold volumes."""
 
 REGION, FRAME = 'region', ('table', 'column', 'taken_for')
 LISTED = 4
@@ -151,7 +152,8 @@ def choose_features(volumes: Table, used: Collection[str], alone: bool = False) 
     """
     columns = [c for c in volumes.columns if c not in used and not means(c, *NAMES)]
     totals = _totals(columns)
-    numeric = [c for c in columns if c not in totals and _is_numeric(volumes, c)]
+    share = {c: volumes.values(c).count() / max(1, volumes.text[c].count()) for c in columns}
+    numeric = [c for c in columns if c not in totals and share[c] > MOSTLY_NUMBERS]
     with prefix_errors(volumes.source):
         known = _atlas_regions(numeric, HALF_MATCH if alone else MOST_MATCH)
     regions = known or numeric * (not alone)
@@ -176,11 +178,6 @@ def _totals(columns: Sequence[str]) -> list[str]:
 def _is_numbered_otherwise(columns: Iterable[str]) -> bool:
     """Check whether the names of columns are numbers other than those of MUSE."""
     return any(c.isdecimal() and not is_total(c) and muse_index(c) is None for c in columns)
-
-
-def _is_numeric(table: Table, name: str) -> bool:
-    """Check whether most of the known values of a column are numbers."""
-    return bool(table.values(name).count() > table.text[name].count() / 2)
 
 
 def _atlas_regions(columns: list[str], needed: float) -> list[str]:
@@ -403,11 +400,8 @@ def describe_corrections(
 
 def _why_unknown(people: Table, noun: str) -> str:
     """Say why no column has a role."""
-    found = next((name for name in people.columns if noun_of(name) == noun), None)
-    if found is None:
-        return f'no column is called like {noun}'
-    values = people.text[found].dropna()
-    return f'{found} has no values' if values.empty else f'{found} is {values.iloc[0]} in everyone'
+    found = [f'{name} is the same in everyone' for name in people.columns if noun_of(name) == noun]
+    return found[0] if found else f'no column is called like {noun}'
 
 
 def read_person_columns(
@@ -638,7 +632,7 @@ def _use_of(cells: pd.Series, roles: Mapping[str, str], joined: Collection[str])
     role, noun = role_of(cells.name), noun_of(cells.name)
     if cells.name in roles:
         return roles[str(cells.name)]
-    if cells.isna().all():
+    if not any(cells):
         return 'not used: no values'
     if role is None:
         return 'not used: no feature' if cells.name in joined else 'measure'

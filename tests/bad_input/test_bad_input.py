@@ -129,7 +129,7 @@ OF_TABLES = {
     'folds': Case(options('--folds', 500), ['folds 500', '24 folds'], ('group',), ACCEPTED),
     'phenotype': Case(
         file_for('--phenotype', 'scores.tsv', 'participant_id\tmmse\nsub-901\t28\n'),
-        [r'scores\.tsv', 'none of the 48'], ('group',)),
+        [r'scores\.tsv', 'none of the visits'], ('group',)),
     'config': Case(
         file_for('--config-file', 'a.toml', 'n_pattern = 2'), [r'a\.toml', '--n-pattern=2'],
         ('group',), USAGE),

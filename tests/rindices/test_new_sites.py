@@ -184,9 +184,9 @@ def test_sites_can_be_added_one_after_the_other(model, tmp_path):
     ('more', 'study', 'words'),
     [
         ((), {'n_cn': 2}, 'site new has 2 controls, at least 3 are needed'),
-        (('--control-label', 'all'), {}, 'all means the opposite, is no value'),
+        (('--control-label', 'all'), {}, 'no row has all'),
         (('--control-label', 'PT'), {}, 'PT, CN means the opposite, is no value'),
-        (('--control-label', 'healthy'), {}, 'healthy means the opposite, is no value'),
+        (('--control-label', 'healthy'), {}, 'no row has healthy'),
         (('--site', 'a', '--site-column', 'site'), {}, 'give one of them'),
         (('--site-column', 'place'), {}, 'place'),
         (('--site', 'another'), {}, '--site another, but column site has new; remove --site'),
