@@ -185,7 +185,7 @@ def test_sites_can_be_added_one_after_the_other(model, tmp_path):
     [
         ((), {'n_cn': 2}, 'site new has 2 controls, at least 3 are needed'),
         (('--control-label', 'all'), {}, 'no row has all'),
-        (('--control-label', 'PT'), {}, 'PT, CN means the opposite, is no value'),
+        (('--control-label', 'PT'), {}, 'CN, PT means the opposite'),
         (('--control-label', 'healthy'), {}, 'no row has healthy'),
         (('--site', 'a', '--site-column', 'site'), {}, 'give one of them'),
         (('--site-column', 'place'), {}, 'place'),
