@@ -238,7 +238,7 @@ def _factor(log: float) -> str:
 
 def not_in_years(study: Study) -> Iterator[Finding]:
     """Birth years, months, days and centred ages."""
-    for name in columns_of(study.people, 'age'):
+    for name in columns_of(study.people.select_dtypes('number'), 'age'):
         known = study.people[name].dropna()
         if (~known.between(POSSIBLE_AGE[0], OLDEST)).mean() > OFTEN_WRONG:
             median = known.median()
@@ -441,7 +441,7 @@ def warn_of_sites(sizes: pd.Series) -> Iterator[Caution]:
 
 def ages_outside(study: Study) -> Iterator[Finding]:
     """Many patients outside the ages of the controls, or of the training sample of a model."""
-    for name in columns_of(study.people, 'age')[:1]:
+    for name in columns_of(study.people.select_dtypes('number'), 'age')[:1]:
         ages = study.people.loc[~study.participant.duplicated(), name]
         group = study.group[ages.index]
         if study.model is None:

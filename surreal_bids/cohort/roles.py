@@ -430,7 +430,7 @@ def read_person_columns(
     problems = []
     for name, column in own.items():
         is_text = name in model.levels if model else _is_category(people.text[column])
-        if is_text or name == options.site_column:
+        if name == options.site_column or (is_text and name != options.icv_column):
             columns[name] = people.names(column)
             if means(name, 'sex'):
                 columns[name] = _unify_sex(columns[name], model.levels[name] if model else ())
