@@ -57,7 +57,7 @@ test: $(STAMP) $(HOST_STAMP)  ## All tests, the slow ones included
 
 # Without the slow tests, since tracing branches slows Python down (3.11 has no faster way).
 coverage: $(STAMP)  ## Branch coverage of the fast tests
-	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 -q -m 'not slow' --cov --cov-report=term
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist loadscope -q -m 'not slow' --cov --cov-report=term
 
 $(OLDEST_STAMP): pyproject.toml
 	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)

@@ -39,9 +39,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run modules with slow tests first: two processes then end at about the same time."""
+    """Run modules with slow tests first, the last one first: two processes then end together."""
     slow = {item.path for item in items if item.get_closest_marker('slow')}
-    items.sort(key=lambda item: item.path not in slow)
+    paths = list(dict.fromkeys(item.path for item in items))
+    items.sort(key=lambda item: (item.path not in slow, -paths.index(item.path)))
 
 
 @pytest.fixture(scope='session')

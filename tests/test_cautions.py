@@ -5,28 +5,25 @@ import logging
 import sys
 from pathlib import Path
 
+import pytest
+
 import surreal_bids
 from surreal_bids import cautions
 from surreal_bids.cautions import CHECK_LIST, WHAT_TO_CHECK, Caution, log_cautions
 from surreal_bids.cli.main import run_command, set_up_logging
 
 PACKAGE = Path(surreal_bids.__file__).parent
-TREES = {path: ast.parse(path.read_text('utf-8')) for path in sorted(PACKAGE.rglob('*.py'))}
-CALLS = [(p, n) for p, tree in TREES.items() for n in ast.walk(tree) if isinstance(n, ast.Call)]
-MADE = [
-    (path, call) for path, call in CALLS if getattr(call.func, 'id', '') == 'Caution' and call.args
-]
-LOGGED = [
-    (path, call)
-    for path, call in CALLS
-    if isinstance(call.func, ast.Attribute)
-    and call.func.attr == 'warning'
-    and getattr(call.func.value, 'id', '').endswith(('LOGGER', 'PROGRESS'))
-]
 
 
-def test_every_warning_has_a_consequence_a_remedy_and_a_section():
-    for path, call in MADE:
+@pytest.fixture(scope='module')
+def calls():
+    trees = {path: ast.parse(path.read_text('utf-8')) for path in sorted(PACKAGE.rglob('*.py'))}
+    return [(p, n) for p, tree in trees.items() for n in ast.walk(tree) if isinstance(n, ast.Call)]
+
+
+def test_every_warning_has_a_consequence_a_remedy_and_a_section(calls):
+    made = [each for each in calls if getattr(each[1].func, 'id', '') == 'Caution' and each[1].args]
+    for path, call in made:
         where = f'{path.name}:{call.lineno}'
         if any(isinstance(each, ast.Starred) for each in call.args):
             continue
@@ -39,8 +36,11 @@ def test_every_warning_has_a_consequence_a_remedy_and_a_section():
             assert hasattr(cautions, name) or name == 'CONTRIBUTIONS', where
 
 
-def test_no_warning_is_mere_text():
-    for path, call in LOGGED:
+def test_no_warning_is_mere_text(calls):
+    for path, call in calls:
+        logs = isinstance(call.func, ast.Attribute) and call.func.attr == 'warning'
+        if not logs or not getattr(call.func.value, 'id', '').endswith(('LOGGER', 'PROGRESS')):
+            continue
         is_text = isinstance(call.args[0], (ast.Constant, ast.JoinedStr))
         assert (len(call.args), is_text) == (1, False), f'{path.name}:{call.lineno}: no Caution'
 

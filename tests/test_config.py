@@ -42,6 +42,7 @@ def _any_value(name, kind):
     return st.none() | base if NoneType in get_args(kind) else base
 
 
+@pytest.mark.slow
 @given(
     st.fixed_dictionaries(
         {name: _any_value(name, kind) for name, kind in KINDS.items() if name not in REQUIRED}

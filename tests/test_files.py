@@ -113,6 +113,7 @@ def replace_outputs(folder, text):
         write_text(marker, text)
 
 
+@pytest.mark.slow
 def test_the_marker_is_there_only_if_all_files_are_of_one_run(tmp_path, monkeypatch):
     """Whatever call of the system is the last one of a process; the repeat succeeds."""
     monkeypatch.setattr(os, 'fsync', bool)

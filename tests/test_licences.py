@@ -91,6 +91,7 @@ def test_the_documents_list_every_licensed_part(name):
         assert path.relative_to(ROOT).as_posix() in text
 
 
+@pytest.mark.slow
 def test_dependencies_bring_the_texts_of_their_licences():
     """As in the image, where the same code runs."""
     needed = {re.match(r'[\w-]+', line)[0].lower() for line in project()['dependencies']}

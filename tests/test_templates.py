@@ -66,6 +66,7 @@ def test_the_builtin_template_is_one_brain():
     assert means == sorted(means)
 
 
+@pytest.mark.slow
 def test_the_builtin_template_is_written_once(tmp_path):
     folder = write_template(tmp_path / 'template', 4.0)
     expected, found = builtin_template(4.0), read_template(folder)
@@ -79,6 +80,7 @@ def test_the_builtin_template_is_written_once(tmp_path):
     assert [path.stat().st_mtime_ns for path in sorted(folder.iterdir())] == times
 
 
+@pytest.mark.slow
 def test_regions_of_the_template_are_those_of_muse_inside_its_brain_and_alike_on_both_sides():
     labels, (t1w, brain) = muse_labels(), read_brain()
     data, table = np.asarray(labels.dataobj), muse_table()

@@ -89,6 +89,7 @@ def test_p_is_that_of_a_linear_model_of_the_ranks(r_indices, covariates):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('slope', [0.0, 1.0], ids=['unrelated', 'related'])
 def test_intervals_cover_the_truth_and_errors_are_as_frequent_as_said(slope):
     rng = np.random.default_rng(0)

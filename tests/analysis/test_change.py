@@ -203,6 +203,7 @@ def test_r_indices_of_the_trained_on_are_not_judged(cohort, model):
     assert groups['outcome'].str.contains('--folds').all()
 
 
+@pytest.mark.slow
 def test_the_mean_change_of_groups_is_compared(cohort, results):
     found, excluded = compare(cohort, results)
     assert (found.columns.tolist(), excluded) == (GROUP_COLUMNS, '')
@@ -225,6 +226,7 @@ def test_the_mean_change_of_groups_is_compared(cohort, results):
     assert found['p_corrected'].max() == pytest.approx(max(larger, min(2 * smaller, 1)))
 
 
+@pytest.mark.slow
 def test_visits_at_another_site_or_without_site_or_time_are_excluded(cohort, results):
     """Of a participant without any site, all visits count."""
     sites, years = np.full(54 * 3, 'x', dtype=object), cohort.visits['years'].copy()

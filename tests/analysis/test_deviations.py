@@ -65,6 +65,7 @@ def test_five_per_cent_of_healthy_regions_are_beyond_1_96(found, is_patient):
     assert abs(z.to_numpy().mean()) < 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('missing', [0.1, 0.3])
 def test_imputed_regions_of_controls_do_not_count_as_measured(tmp_path, missing):
     found = analyse(read_healthy(tmp_path, 3, missing))
@@ -96,6 +97,7 @@ def test_without_own_controls_those_of_the_model_count(found, tmp_path):
     pd.testing.assert_frame_equal(chosen.z_scores, found.z_scores.loc[patients.visits.index])
 
 
+@pytest.mark.slow
 def test_norms_are_those_of_the_report(tmp_path):
     cohort = read_healthy(tmp_path, 1)
     chosen = cohort.select(np.arange(len(cohort)) < 4)

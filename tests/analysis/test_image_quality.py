@@ -42,6 +42,7 @@ def test_scores_are_standard_deviations_of_normal_values():
     assert (scores > OUTLYING).any(axis=1).mean() < 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('n', [10, 20, 50])
 def test_sound_images_are_seldom_outliers(n):
     tables = [metrics(n, seed) for seed in range(600 // n)]

@@ -86,6 +86,7 @@ def design_of(found, name):
     return rows, np.column_stack([found.results, np.ones(32), people])[rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['patients', 'r1slope'])
 def test_effect_and_t_are_those_of_statsmodels(found, root, files, tmp_path, monkeypatch, name):
     monkeypatch.setattr(linear, 'VALUES_AT_ONCE', 50)
@@ -174,6 +175,7 @@ def test_other_grids_and_damaged_files_are_named(found, files, tmp_path):
         mean_mask([*paths, bad])
 
 
+@pytest.mark.slow
 def test_maps_of_the_same_images_contrasts_and_options_are_reused(found, root, files, tmp_path):
     def run(found, **options):
         map_tissue(found, root, tmp_path, MapOptions('GM', **options))
@@ -199,6 +201,7 @@ def mapped(tmp_path_factory):
     return cohort, folder
 
 
+@pytest.mark.slow
 def test_maps_of_visits_are_written(mapped, tmp_path):
     cohort, root = mapped
     chosen = list(cohort.visits.index[[0, 1, 90]])
@@ -218,6 +221,7 @@ def test_maps_of_visits_are_written(mapped, tmp_path):
     assert of_patient['DegreesOfFreedom'] == sidecar['DegreesOfFreedom'] + 1
 
 
+@pytest.mark.slow
 def test_one_in_twenty_voxels_of_healthy_visits_is_beyond_1_96(mapped, tmp_path):
     cohort, root = mapped
     study = replace(MappedCohort.read(root, cohort, 'GM'), root=tmp_path)

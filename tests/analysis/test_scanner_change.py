@@ -16,6 +16,8 @@ from surreal_bids.rindices.model import prepare
 from surreal_bids.rindices.preprocessing import Preprocessing, fit_preprocessing
 from surreal_bids.simulation.tables import simulate_table
 
+pytestmark = pytest.mark.slow
+
 YEARS = 2
 
 

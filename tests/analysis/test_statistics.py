@@ -18,6 +18,8 @@ from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.rindices.model import SEEN, TableModel, digests_of_rows, prepare
 from tests.cohort.study import make_study
 
+pytestmark = pytest.mark.slow
+
 
 def read(folder, study) -> Cohort:
     return Cohort.read(*study.write(folder))

@@ -51,6 +51,7 @@ def selected(cohort, tmp_path_factory):
     return model, model.apply(cohort)
 
 
+@pytest.mark.slow
 def test_trained_side_by_side_is_trained_together(cohort, selected, tmp_path):
     data = prepare(Cohort.load(cohort.save(tmp_path / 'cohort')))
     paths = [train_patterns(data, SETTINGS, m, tmp_path) for m in (3, 2)]
@@ -77,6 +78,7 @@ def test_changes_are_the_mean_of_what_the_decomposer_says(n_people):
         np.testing.assert_allclose(found[member], expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_table_of_patterns_has_a_row_a_region_and_pattern(cohort, selected):
     model = selected[0]
     people = cohort.select(cohort.is_patient)
@@ -113,6 +115,7 @@ def test_regions_are_painted_with_their_values():
     np.testing.assert_array_equal(np.asarray(image.dataobj).ravel(), expected)
 
 
+@pytest.mark.slow
 def test_other_groups_are_scored_and_shown_and_excluded_participants_have_a_reason(
     cohort, selected, tmp_path
 ):
@@ -139,6 +142,7 @@ def test_other_groups_are_scored_and_shown_and_excluded_participants_have_a_reas
     assert compared.loc[compared['analysis'] == 'group difference', 'n'].max() == len(main)
 
 
+@pytest.mark.slow
 def test_visits_stay_in_the_order_of_time_if_someone_is_excluded(cohort, selected, tmp_path):
     """Tables are by participant as measured, where the name of the second visit may come first."""
     before, after = cohort.visits.index[:2]

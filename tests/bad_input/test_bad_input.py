@@ -207,6 +207,7 @@ def run(capsys, monkeypatch, study: Study, door: str, dry: bool) -> tuple[int, s
     return code, said.out + said.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('door', ['apply', 'card', 'group', 'group_apply', *LEVELS])
 def test_what_is_sound_is_accepted(sound, tmp_path, capsys, monkeypatch, door):
     """`fit` has accepted it when the sound study was made."""

@@ -14,7 +14,7 @@ import pytest
 
 from tests.bad_input.test_bad_input import run, take
 
-pytestmark = pytest.mark.usefixtures('few_draws', 'undrawn_figures')
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('few_draws', 'undrawn_figures')]
 
 SEEDS = range(3)
 KNOWN_CODES = (0, 1, 2, 16, 18, 65, 73)
@@ -65,7 +65,6 @@ def check(code: int, said: str) -> None:
     assert 'Traceback' not in said, said
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize('seed', SEEDS)
 @pytest.mark.parametrize('damage', [flip, shuffle_cells, lose_lines, lose_the_end, odd_cell])
 @pytest.mark.parametrize('which', ['volumes', 'people'])
@@ -77,7 +76,6 @@ def test_tables(sound, tmp_path, capsys, monkeypatch, which, damage, seed):
     check(*run(capsys, monkeypatch, study, door, dry=True))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize('seed', SEEDS)
 @pytest.mark.parametrize('damage', [flip, lose_the_end])
 @pytest.mark.parametrize('name', ['model.json', 'model.safetensors'])
@@ -96,7 +94,6 @@ def test_models(sound, tmp_path, capsys, monkeypatch, name, damage, sealed, seed
     assert code == 65 or not sealed
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize('seed', range(10))
 def test_image_headers(sound, tmp_path, capsys, monkeypatch, seed):
     study = take(sound, 'images', tmp_path)

@@ -16,6 +16,7 @@ MIN_ACCURACY = {'NMF': 0.93, 'OpNMF': 0.93, 'sparse factors': 0.93}
 """Factors may be rotated, and the topics of a person sum to 1: the others reach 0.6."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', BASELINES)
 def test_patterns_that_do_not_overlap_are_found(name, few_draws):
     volumes, is_patient, severities = easy_data(n_people=300)

@@ -8,6 +8,7 @@ import pytest
 from surreal_bids.config import TrainingOptions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', nulls.NULLS)
 def test_number_is_not_far_from_what_it_should_be(name, monkeypatch):
     # One start with one penalty, and few folds, subsamples and permutations save time.

@@ -61,6 +61,7 @@ def test_the_first_run_is_taken_and_the_choice_recorded(dataset, caplog):
     assert 'sub-01: 3 T1w images found; using the first one, sub-01_run-1_T1w.nii.gz' in caplog.text
 
 
+@pytest.mark.slow
 def test_selections(dataset):
     for selection, expected in [
         ({'participants': ['02']}, ['02_ses-a', '02_ses-b']),
@@ -125,6 +126,7 @@ def test_links_are_followed_and_paths_stay_in_the_dataset(make_dataset):
     assert paths == [root / 'sub-01/anat/sub-01_T1w.nii.gz', link]
 
 
+@pytest.mark.slow
 def test_the_same_images_as_an_unrestricted_index(dataset):
     everything = BIDSLayout(dataset).get(suffix='T1w', datatype='anat', return_type='filename')
     found = [str(p) for image in find_t1w(dataset) for p in (image.path, *image.passed_over)]

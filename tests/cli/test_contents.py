@@ -14,6 +14,8 @@ from surreal_bids.files import write_image
 from tests.bids.fmriprep_trees import IMAGES, write_json
 from tests.interfaces import phantom
 
+pytestmark = pytest.mark.slow
+
 LABELS = ('01', '02', '03')
 TABLE = (
     'index\tname\n1\tLeft cortex\n2\tRight cortex\n3\tLeft white matter\n4\tRight white matter\n'
@@ -113,7 +115,6 @@ def test_sound_results_are_used(sound, caplog):
     assert caplog.messages == []
 
 
-@pytest.mark.slow
 def test_one_damaged_file_excludes_one_participant(sound, tmp_path):
     for number, damage in enumerate((truncated, far_away, broken_link, other_axis, fractions)):
         rng = np.random.default_rng(list(damage.__name__.encode()))
@@ -148,7 +149,6 @@ BAD_LESIONS = {
 }
 
 
-@pytest.mark.slow
 def test_bad_lesion_masks(sound, tmp_path):
     root = shutil.copytree(sound, tmp_path / 'study')
     for reason, values in BAD_LESIONS.items():
@@ -159,7 +159,6 @@ def test_bad_lesion_masks(sound, tmp_path):
         assert reason in plan.problems[0].reason
 
 
-@pytest.mark.slow
 def test_a_new_lesion_mask_processes_one_participant_again(sound, tmp_path):
     root = shutil.copytree(sound, tmp_path / 'study')
     seen = []

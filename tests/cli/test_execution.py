@@ -10,6 +10,8 @@ from surreal_bids.config import AppConfig
 from surreal_bids.exceptions import UsageError
 from surreal_bids.parallel import THREAD_SETTINGS
 
+pytestmark = pytest.mark.slow
+
 
 def double(x):
     return 2 * x
@@ -97,7 +99,6 @@ def config(tmp_path):
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ('function', 'reason'),
     [
@@ -122,7 +123,6 @@ def test_one_bad_branch_does_not_stop_the_others(config, function, reason):
     assert not list(config.work_dir.glob('crashes-*'))
 
 
-@pytest.mark.slow
 def test_steps_that_died_together_are_tried_again_one_by_one(config, tmp_path):
     for marks in ('ever', 'now'):
         (tmp_path / marks).mkdir()
@@ -138,7 +138,6 @@ def test_steps_that_died_together_are_tried_again_one_by_one(config, tmp_path):
     assert 'the process of this step was killed twice' in crashes[0].reason
 
 
-@pytest.mark.slow
 def test_the_process_of_a_step_that_runs_again_ends_with_it(config, monkeypatch):
     pools, ended = [], []
 
@@ -160,7 +159,6 @@ def test_the_process_of_a_step_that_runs_again_ends_with_it(config, monkeypatch)
     assert ended == [[False, True], [False, True, True]]
 
 
-@pytest.mark.slow
 def test_what_goes_wrong_outside_of_steps_is_not_taken_for_their_failure(config):
     def no_room(names, status):
         if status == 'exception':
@@ -172,7 +170,6 @@ def test_what_goes_wrong_outside_of_steps_is_not_taken_for_their_failure(config)
         run_workflow(everyone, config, no_room)
 
 
-@pytest.mark.slow
 def test_threads_of_workers(config):
     before = {name: os.environ.get(name) for name in THREAD_SETTINGS}
     crashes = run_workflow(_chain('w', tell_threads), replace(config, omp_nthreads=3))
@@ -180,12 +177,10 @@ def test_threads_of_workers(config):
     assert {name: os.environ.get(name) for name in THREAD_SETTINGS} == before
 
 
-@pytest.mark.slow
 def test_one_image_alone_uses_all_cores(config):
     assert run_workflow(_chain('w', meet), replace(config, nprocs=3)) == []
 
 
-@pytest.mark.slow
 def test_steps_of_a_map_share_the_cores(config):
     workflow = Workflow('mapped')
     node = MapNode(Function(function=meet), iterfield=['x'], name='meet')
@@ -197,7 +192,6 @@ def test_steps_of_a_map_share_the_cores(config):
     ]
 
 
-@pytest.mark.slow
 def test_a_plugin_file(config, tmp_path):
     path = tmp_path / 'plugin.yml'
     path.write_text('plugin: MultiProc\nplugin_args: {n_procs: 1}\n')
@@ -237,7 +231,6 @@ def _participant(number):
     return workflow
 
 
-@pytest.mark.slow
 def test_participants_are_finished_one_after_the_other(config):
     """With many participants on few cores; reports follow each of them, and all cores are busy."""
     nprocs, total, opened, ended, busy, running = 3, 8, [], [], [], 0
@@ -276,7 +269,6 @@ def test_participants_are_finished_one_after_the_other(config):
     assert busy.count(nprocs) > total, 'no core is idle while there is work'
 
 
-@pytest.mark.slow
 def test_memory_limits_what_runs_at_once(config):
     running, most = 0, 0
 

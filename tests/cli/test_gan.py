@@ -19,7 +19,7 @@ from tests.cli.conftest import fork
 from tests.cohort.study import QUICK_WORDS, make_study
 from tests.conftest import drawing_few, drawing_nothing
 
-pytestmark = pytest.mark.usefixtures('few_draws', 'undrawn_figures')
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('few_draws', 'undrawn_figures')]
 
 PEOPLE = ('--covariates', 'age', 'sex', '--icv-column', 'icv', '--site-column', 'site')
 FOLDLESS_WORDS = (*QUICK_WORDS, '--folds', 0)
@@ -293,7 +293,6 @@ def test_every_option_is_explained():
         assert '%' not in parser.format_help()
 
 
-@pytest.mark.slow
 def test_a_fit_that_is_killed_twice_goes_on_and_ends_with_the_same_bytes(
     home, tmp_path, monkeypatch, capsys
 ):

@@ -32,7 +32,7 @@ from tests.analysis.group_study import make_config, read_study, with_sessions, w
 from tests.cohort.study import QUICK_WORDS, make_study
 from tests.reports.html_page import Page, check_offline, check_structure
 
-pytestmark = pytest.mark.usefixtures('few_draws', 'undrawn_figures')
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('few_draws', 'undrawn_figures')]
 
 TINY = (*QUICK_WORDS, '--iterations', 20, '--ortho', 0.1, 0.2, '--nprocs', 1)
 ONES = np.ones((4, 4, 4), np.float32)
@@ -101,7 +101,6 @@ TABLES = {
 """Columns and rows of the tables."""
 
 
-@pytest.mark.slow
 def test_all_tables_are_written_and_described(done):
     out = done.parent / 'out'
     for name, (columns, rows) in TABLES.items():
@@ -125,7 +124,6 @@ def test_all_tables_are_written_and_described(done):
     assert all(words in page for words in ('Tiny', 'sub-050', 'Few controls'))
 
 
-@pytest.mark.slow
 def test_participants_have_reports(done):
     out = done.parent / 'out'
     results = read(out / 'phenotype' / 'rindices.tsv')
@@ -148,7 +146,6 @@ def test_everyone_whose_name_can_be_that_of_a_file_gets_a_report():
     assert reported(cohort) == ['sub-01', '7']
 
 
-@pytest.mark.slow
 def test_the_validator_finds_no_error(done):
     validator = Path(sys.executable).with_name('bids-validator-deno')
     out = done.parent / 'out'
@@ -159,7 +156,6 @@ def test_the_validator_finds_no_error(done):
     assert [issue for issue in issues if issue['severity'] == 'error'] == []
 
 
-@pytest.mark.slow
 def test_results_of_other_options_are_not_replaced_without_a_word(done, capsys):
     for words, is_warned in (((), False), (('--random-seed', 5), True)):
         assert run(done, '--dry-run', *words) == 0
@@ -167,7 +163,6 @@ def test_results_of_other_options_are_not_replaced_without_a_word(done, capsys):
         assert (told in capsys.readouterr().err) == is_warned
 
 
-@pytest.mark.slow
 def test_a_deleted_output_comes_back_without_training_again(done, monkeypatch):
     def refuse(*_):
         raise AssertionError('trained again')
@@ -202,7 +197,6 @@ def contents(folder) -> dict[Path, bytes]:
     return {path: b'' if path.suffix in drawn else path.read_bytes() for path in files}
 
 
-@pytest.mark.slow
 def test_a_run_that_is_killed_while_it_writes_has_no_report_and_resumes(done, monkeypatch, capsys):
     out = done.parent / 'out'
     before = contents(out)
@@ -234,7 +228,6 @@ def test_the_model_may_not_be_where_this_run_writes_its_own(tmp_path, capsys):
     assert 'model.json: would replace the input' in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_selected_participants_have_the_r_indices_of_a_run_with_everyone(done, tmp_path, capsys):
     study = make_study(40, 15, seed=8, n_sites=2)
     study.features += 60
@@ -256,7 +249,6 @@ def test_selected_participants_have_the_r_indices_of_a_run_with_everyone(done, t
     assert 'not adapted' not in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_a_model_is_applied_to_one_new_participant(done, tmp_path, capsys):
     study = make_study(20, 25, seed=8)
     study.people = study.people.drop(columns='diagnosis')
@@ -279,7 +271,6 @@ def test_reports_only_needs_results(tmp_path, capsys):
     assert 'run once without it' in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_a_step_that_fails_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr('surreal_bids.model.agreement.SMALLEST_SPREAD', 1e9)
     assert run(write_dataset(tmp_path)) == 65
@@ -288,7 +279,6 @@ def test_a_step_that_fails_is_named(tmp_path, monkeypatch, capsys):
     assert not (tmp_path / 'out' / 'phenotype').exists()
 
 
-@pytest.mark.slow
 def test_visits_are_described_and_people_counted_once(tmp_path):
     root = write_dataset(tmp_path)
     volumes = with_sessions(make_study())
@@ -334,7 +324,6 @@ def write_participants(out: Path, atlas: str = 'network', numbering: str = 'muse
         write_image(output_path(out, 'ravens', participant=participant, tissue='GM'), ravens)
 
 
-@pytest.mark.slow
 def test_from_outputs_of_participants_to_maps(tmp_path):
     root = write_dataset(tmp_path)
     (tmp_path / 'linear.yml').write_text('plugin: Linear\n')
@@ -377,7 +366,6 @@ def test_from_outputs_of_participants_to_maps(tmp_path):
     assert not list(out.glob('sub-*/anat/*_statmap.*'))
 
 
-@pytest.mark.slow
 def test_a_published_model_takes_volumes_of_the_network(tmp_path):
     drawn = sample_controls(30, np.random.default_rng(0))
     names = [f'sub-{number:03}' for number in range(len(drawn.people))]

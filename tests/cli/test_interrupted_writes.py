@@ -19,7 +19,7 @@ from surreal_bids.rindices.model import TableModel
 from tests.cli.conftest import fork
 from tests.cohort.study import QUICK_WORDS, make_study
 
-pytestmark = pytest.mark.usefixtures('few_draws', 'undrawn_figures')
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('few_draws', 'undrawn_figures')]
 
 CALLS = (
     *((os, name) for name in ('fsync', 'replace', 'mkdir', 'unlink', 'rmdir')),
@@ -108,7 +108,6 @@ STEP = 25
 """A process is killed at one write in so many; `tests/test_files.py` tries all of simple files."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize('command', MARKERS)
 def test_any_write_may_be_the_last(command, home, tmp_path, monkeypatch):
     out, line = tmp_path / 'out', words(command, home, tmp_path / 'out')

@@ -59,6 +59,7 @@ def test_wrong_usage_is_two_lines(capsys):
     )
 
 
+@pytest.mark.slow
 def test_messages_of_libraries_are_details():
     """NumPy's warnings and nibabel's notes about headers reached the terminal."""
     code = (

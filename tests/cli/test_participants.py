@@ -27,6 +27,8 @@ from surreal_bids.reports.participant import ERRORS, read_parts
 from tests.cli.tiny_study import write_study
 from tests.interfaces import phantom
 
+pytestmark = pytest.mark.slow
+
 RUN_PY = Path(__file__).resolve().parents[2] / 'run.py'
 T1W = 'sub-{0}/anat/sub-{0}_T1w.nii.gz'
 ANAT = [
@@ -83,7 +85,6 @@ def _run_until(arguments, log, text):
     assert process.wait() == -signal.SIGKILL
 
 
-@pytest.mark.slow
 def test_killed_in_the_middle_it_resumes_with_the_same_result(tmp_path, capsys):
     whole = write_study(tmp_path / 'whole', T1W.format('01'))
     assert main(whole) == 0
@@ -191,7 +192,6 @@ def test_reports_do_not_look_for_regions_that_were_not_made(tmp_path):
         assert processing._done('01') == ([] if is_other else [job])
 
 
-@pytest.mark.slow
 def test_what_exists_is_used_and_bad_people_do_not_stop_others(tmp_path, capsys):
     names = [f'sub-01/ses-{s}/anat/sub-01_ses-{s}_T1w.nii.gz' for s in 'ab']
     arguments = write_study(tmp_path, *names, T1W.format('02'), T1W.format('03'))
@@ -254,7 +254,6 @@ def heads(tmp_path_factory):
     return root
 
 
-@pytest.mark.slow
 def test_simulated_heads_from_start_to_end(heads, tmp_path, capsys):
     out, source = tmp_path / 'out', heads / 'sourcedata'
     options = ['--segmentation', source / 'atlases', '--template-resolution', 3, '--nprocs', 1]

@@ -88,6 +88,7 @@ def test_what_is_reused_matters(config, tmp_path):
     assert jobs[1].made_from == before[1].made_from
 
 
+@pytest.mark.slow
 def test_a_segmentation_that_is_not_for_commercial_use_is_named_once(config, coarse, caplog):
     caplog.set_level(logging.INFO, 'surreal_bids.progress')
     jobs, study = _plan(config).jobs, prepare_study(coarse)

@@ -137,6 +137,7 @@ def test_what_is_unlikely_warns(tmp_path, name):
     assert cohort.exclusions.empty
 
 
+@pytest.mark.slow
 def test_who_is_like_another_or_far_from_others_stays(tmp_path):
     """As in samples of twins, and of students with a few old participants."""
     assert read(tmp_path, *close_copy(*study())).exclusions.empty
@@ -148,6 +149,7 @@ def test_who_is_like_another_or_far_from_others_stays(tmp_path):
     assert list(excluded.index) == list(people.index[:2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('share', [0.7, 0.85, 0.97])
 def test_sound_studies_pass(tmp_path, share):
     """Whatever share of the head regions fill; names of sites may be similar."""

@@ -51,6 +51,7 @@ def test_what_is_usual_is_used_unless_the_user_says_otherwise(tmp_path, options,
     assert list(read(tmp_path, make_study(), **options).people) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('separator', ['\t', ';'])
 def test_any_coding_and_format_give_the_same(tmp_path, separator):
     codings = [
@@ -68,6 +69,7 @@ def test_any_coding_and_format_give_the_same(tmp_path, separator):
         assert cohort.people['sex'].tolist() == study.people['sex'].tolist()
 
 
+@pytest.mark.slow
 def test_one_table_or_two_in_any_order_give_the_same_cohort(tmp_path):
     study = make_study()
     names = {n: f'Left-{n}' for n in REGIONS[1:]} | {REGIONS[0]: 'Left-Cerebellum-Cortex'}
@@ -79,6 +81,7 @@ def test_one_table_or_two_in_any_order_give_the_same_cohort(tmp_path):
     assert read_cohort(tmp_path / 'one.tsv').fingerprint() == expected.fingerprint()
 
 
+@pytest.mark.slow
 def test_ids_are_written_as_in_the_tables(tmp_path):
     """Endings such as those of visits, and decimal places, are parts of ids."""
     for names in (
@@ -121,6 +124,7 @@ def with_mci(study, n=6):
     return study
 
 
+@pytest.mark.slow
 def test_other_groups_are_kept_apart_and_stored(tmp_path):
     cohort = read(tmp_path, with_mci(make_study()), patient_label=('PT',))
     assert cohort.counts == {'CN': 24, 'PT': 41}
@@ -303,6 +307,7 @@ def test_people_with_an_image_and_no_volumes_are_listed(tmp_path):
     assert found.exclusions['session_id'].tolist() == ['ses-2']
 
 
+@pytest.mark.slow
 def test_of_several_visits_the_first_is_learned_from(tmp_path):
     study = make_study()
     root = write_dataset(tmp_path, study)
@@ -320,6 +325,7 @@ def test_of_several_visits_the_first_is_learned_from(tmp_path):
     assert found.exclusions['reason'].str.startswith('site new has 0 controls').sum() == 71
 
 
+@pytest.mark.slow
 def test_a_failed_segmentation_is_excluded(tmp_path):
     for factor in (0.001, 0.05, 20):
         study = make_study()
@@ -335,6 +341,7 @@ def with_groups(table):
     return table.assign(diagnosis=np.where(np.arange(len(table)) % 2, 'CN', 'PT'))
 
 
+@pytest.mark.slow
 def test_a_real_table_of_muse_volumes(tmp_path):
     table = with_groups(pd.read_csv(shared_data('tables') / 'ixi_muse145.csv'))
     table.to_csv(tmp_path / 'ixi.csv', index=False)
@@ -350,6 +357,7 @@ def test_a_real_table_of_muse_volumes(tmp_path):
         read_cohort(tmp_path / 'ixi.csv')
 
 
+@pytest.mark.slow
 def test_a_real_table_of_freesurfer(tmp_path):
     table = with_groups(pd.read_csv(shared_data('tables') / 'fcon1000.csv'))
     for change in (str, lambda n: n.replace('-', '.'), lambda n: n.lower().replace('-', '_')):
@@ -368,6 +376,7 @@ def test_a_real_table_of_freesurfer(tmp_path):
     assert 'eTIV' not in read_cohort(tmp_path / 'fcon.csv').people
 
 
+@pytest.mark.slow
 def test_the_sample_of_the_authors(tmp_path):
     path = shared_data('official') / 'sample_roi.csv'
     with pytest.raises(DataError, match=r'not regions of MUSE or FreeSurfer .*--features'):

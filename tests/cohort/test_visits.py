@@ -200,6 +200,7 @@ def test_ages_that_do_not_change_are_told(tmp_path, cells, ages, warns):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('where', ['sessions', 'scans', 'table'])
 def test_the_earliest_visit_is_learned_from(tmp_path, where):
     root = write_dataset(tmp_path)

@@ -25,6 +25,7 @@ def residuals(X, covariates):
     return X - design @ np.linalg.lstsq(design, X.to_numpy(), rcond=None)[0]
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @given(seed=st.integers(0, 2**16))
 def test_order_of_rows_and_columns_does_not_matter(seed):

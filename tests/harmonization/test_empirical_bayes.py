@@ -56,6 +56,7 @@ def test_moments_are_those_of_the_inverse_gamma():
     assert posterior_ratio(np.array([0.0]), 0, prior)[0] == pytest.approx(1.2)
 
 
+@pytest.mark.slow
 def test_posterior_shift_is_the_mean_of_prior_times_likelihood():
     prior = SitePrior(0.3, 0.5, 1.0, 0.1)
     x = np.array([0.9, 1.4, 0.2])

@@ -79,6 +79,7 @@ def long_combat(X, site, covariates, person):
     return sigma, shift, ratio, shifted, scaled
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('seed', range(3))
 def test_equals_the_published_formulas(seed):
     X, site, covariates, person, _ = simulate_visits(seed)
@@ -135,6 +136,7 @@ def test_a_change_of_scanners_leaves_no_change():
     assert rms['visits'] < 0.2 * rms['first visits']
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('moved', [0.1, 0.5])
 def test_the_error_of_shifts_is_known(moved, monkeypatch):
     monkeypatch.setattr(ComBat, '_borrows', lambda _: False)  # Without shrinkage.

@@ -49,6 +49,7 @@ def _direction(rng):
     return vector / np.linalg.norm(vector)
 
 
+@pytest.mark.slow
 def test_simulated_heads():
     rng = np.random.default_rng(0)
     scan, other = heads.scan(0), heads.scan(1)
@@ -118,6 +119,7 @@ def _real(folder, name):
     return load_image(root / f'T1w/{name}'), load_image(root / f'dseg/{name}')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ('folder', 'names'),
     [

@@ -129,6 +129,7 @@ ROUNDING = 1e-4
 """ITK, in single precision, loses the brightest voxel where it is rounded up: 3e-5 each time."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(('iterations', 'atol'), [((2,), 1e-6), (ITERATIONS, ROUNDING)])
 @pytest.mark.parametrize('seed', [0, 1])
 def test_the_field_is_that_of_ants(seed, iterations, atol):

@@ -151,6 +151,7 @@ def test_cuda_gives_what_the_cpu_gives(images):
     assert (here - there).abs().max() < 0.05
 
 
+@pytest.mark.slow
 def test_threads_do_not_change_a_bit(images, request):
     alone = deform(*images, BRIEF, VOXEL_MM)
     request.getfixturevalue('three_threads')

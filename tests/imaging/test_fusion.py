@@ -155,6 +155,7 @@ def test_one_perfect_atlas_gives_its_labels_and_volumes(head):
         assert fusion.volumes[label] == pytest.approx(counts[label] * VOXEL_MM3, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_the_atlas_that_fits_wins_against_those_that_do_not_in_any_order(head):
     good, bad = [Candidate(*head, HERE)], bad_candidates(head, 4)
     fusion, other = (fuse_labels(head[0], each) for each in (good + bad, bad + good))

@@ -49,6 +49,7 @@ def painted(intensity=0.2):
     return like(t1w, values, np.float32)
 
 
+@pytest.mark.slow
 def test_a_lesion_is_filled_with_what_was_there():
     t1w, mask = head()
     filled = np.asarray(fill_lesion(painted(), mask, lesion()).dataobj)
@@ -62,6 +63,7 @@ def test_a_lesion_is_filled_with_what_was_there():
     assert np.corrcoef(filled[damaged], truth[damaged])[0, 1] > 0.5
 
 
+@pytest.mark.slow
 def test_lesions_of_both_sides_are_filled_with_tissue_around_them():
     _, mask = head()
     both = voxels(lesion()) | voxels(lesion())[::-1]
@@ -77,6 +79,7 @@ def _share_left(reference, without, with_mask, where):
     return changes[0] / changes[1]
 
 
+@pytest.mark.slow
 def test_the_bias_field_does_not_follow_the_lesion():
     t1w, mask = head()
     sound = without_lesion(mask, lesion())

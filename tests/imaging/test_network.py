@@ -59,6 +59,7 @@ def turned(image: Image, codes: str) -> Image:
     return image.as_reoriented(change)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('codes', ['LPS', 'PSR'])
 def test_orientation_changes_nothing(tiny: TrainedNetwork, codes: str) -> None:
     t1w, mask = ellipsoid()

@@ -175,6 +175,7 @@ def test_exchanged_sides_disagree():
     )
 
 
+@pytest.mark.slow
 def test_other_healthy_people_vary_as_the_norms_say():
     """DLMUSE's volumes of 194 people of two other scanners; it measures another head size, too."""
     table = pd.read_csv(shared_data('tables/ixi_muse145.csv'))

@@ -18,6 +18,8 @@ from surreal_bids.imaging.registration import (
 from surreal_bids.imaging.transforms import Transform, resample
 from tests.imaging.brains import AFFINE, SHAPE, brain, compose, mean_dice, smooth_displacement
 
+pytestmark = pytest.mark.slow
+
 VOXEL_MM = 4.0
 SMALL = (7, 8, 9)
 
@@ -79,7 +81,6 @@ def test_affine_map_does_not_depend_on_how_the_image_is_stored(head, codes, zoom
     assert errors.mean() < VOXEL_MM / 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize('degrees', [(0, -90, 0), (180, 0, 90)])
 def test_headers_may_be_wrong_by_quarter_turns(head, degrees):
     image, _ = head
@@ -90,7 +91,6 @@ def test_headers_may_be_wrong_by_quarter_turns(head, degrees):
     assert errors.max() < VOXEL_MM / 4
 
 
-@pytest.mark.slow
 def test_brains_that_are_not_alike_are_refused(head):
     image, _ = head
     cut = np.asarray(image.dataobj).copy()
@@ -100,7 +100,6 @@ def test_brains_that_are_not_alike_are_refused(head):
         align_affine(image, Nifti1Image(cut, image.affine))
 
 
-@pytest.mark.slow
 def test_a_known_smooth_warp_is_recovered(head):
     image, labels = head
     truth = Transform(smooth_displacement(10.0, 1), AFFINE)
@@ -119,7 +118,6 @@ def test_a_known_smooth_warp_is_recovered(head):
     assert np.corrcoef(volumes, true_volumes)[0, 1] > 0.9
 
 
-@pytest.mark.slow
 def test_registration_works_from_one_grid_to_another(head):
     image, labels = head
     matrix = placement(degrees=(15, -10, 20), shift=(40, -90, 10), scale=(1.1, 0.95, 1.0))

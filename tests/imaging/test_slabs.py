@@ -39,6 +39,7 @@ def test_an_error_in_a_slab_is_raised_and_threads_go_on():
     assert in_parts(lambda slab: slab.start, 5, 2) == [0, 2, 4]
 
 
+@pytest.mark.slow
 def test_threads_change_no_bit_of_what_is_resampled(request):
     image, _ = brain()
     one = Transform(smooth_displacement(8.0, 1), AFFINE)

@@ -92,6 +92,7 @@ def sample_of_the_model(n_voxels, rng):
     return [CONTENTS.index(tuple(each)) for each in halves.tolist()], priors, values
 
 
+@pytest.mark.slow
 def test_contents_of_voxels_drawn_from_the_model_are_found_as_often_as_they_say():
     """Probabilities are calibrated: of all that are given with 0.7 to 0.9, so many are right."""
     rng = np.random.default_rng(0)

@@ -73,6 +73,7 @@ def _field(path, inside):
     return transform.field[inside]
 
 
+@pytest.mark.slow
 def test_registration_undoes_a_shift(files, shifted, tmp_path):
     moved = nib.Nifti1Image.from_filename(shifted)
     mask = write_image(
@@ -229,6 +230,7 @@ def test_the_share_of_a_lesion_is_measured_in_each_region(files, lesion, tmp_pat
     assert table['lesion_share'].tolist() == expected
 
 
+@pytest.mark.slow
 def test_a_brain_is_read_with_its_lesion_filled(files, lesion):
     damaged = np.asarray(nib.Nifti1Image.from_filename(lesion).dataobj) > 0
     before, mask = load_brain(str(files['t1w']), str(files['mask']))

@@ -61,6 +61,7 @@ def test_a_report_that_fails_does_not_stop_the_others(step, tmp_path):
     assert 'Changes of R-indices' in Page(tmp_path / 'out' / 'sub-01.html').words
 
 
+@pytest.mark.slow
 def test_r_indices_of_an_earlier_run_do_not_stay_where_new_ones_fail(step, tmp_path, monkeypatch):
     step.run(cwd=str(tmp_path))
     path = tmp_path / 'out' / 'sub-01.html'

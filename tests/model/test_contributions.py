@@ -55,6 +55,7 @@ def test_baseline_and_regions_add_up_to_the_r_index(n_regions, n_patterns, steps
     np.testing.assert_allclose(baseline, r_indices(double, control)[:, 0], atol=1e-9)
 
 
+@pytest.mark.slow
 def test_they_are_the_integrated_gradients_of_autograd():
     weights = make_weights(21, 2)
     x = 1 + 4 * (people(5, 2, 21) - 1)

@@ -110,6 +110,7 @@ def test_saved_and_loaded_it_gives_the_same_numbers(gan, table, tmp_path):
         earlier.in_range(table)
 
 
+@pytest.mark.slow
 def test_a_second_fit_takes_the_checkpoint(table, is_patient, tmp_path):
     first = tiny_gan().fit(table, is_patient, checkpoint_dir=tmp_path)
     kept = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
@@ -118,6 +119,7 @@ def test_a_second_fit_takes_the_checkpoint(table, is_patient, tmp_path):
     np.testing.assert_array_equal(first.transform(table), again.transform(table))
 
 
+@pytest.mark.slow
 def test_a_second_fit_does_not_choose_the_number_again(table, is_patient, tmp_path, monkeypatch):
     monkeypatch.setattr('surreal_bids.model.number.PERMUTATIONS', 2)
     options = {'preset': 'sparse', 'iterations': 50, 'n_patterns': 1, 'repetitions': 2}
@@ -131,6 +133,7 @@ def test_a_second_fit_does_not_choose_the_number_again(table, is_patient, tmp_pa
         SurrealGAN(**options, random_state=1).fit(table, is_patient, checkpoint_dir=tmp_path)
 
 
+@pytest.mark.slow
 def test_one_repetition_has_no_agreement_and_no_spread(table, is_patient):
     gan = tiny_gan(ortho=0.2, repetitions=1).fit(table, is_patient)
     assert gan.selected_.agreement is None
@@ -157,6 +160,7 @@ def _break_members(monkeypatch, members):
     monkeypatch.setattr(training, 'initial_weights', broken)
 
 
+@pytest.mark.slow
 def test_a_diverged_member_is_left_out_and_reported(table, is_patient, monkeypatch, caplog):
     caplog.set_level('INFO', 'surreal_bids')
     _break_members(monkeypatch, [1])
@@ -167,6 +171,7 @@ def test_a_diverged_member_is_left_out_and_reported(table, is_patient, monkeypat
     assert np.isfinite(gan.transform(table)).all()
 
 
+@pytest.mark.slow
 def test_too_few_healthy_members_are_an_error_that_keeps_what_there_is(
     table, is_patient, monkeypatch, tmp_path
 ):
@@ -283,6 +288,7 @@ def test_number_and_severities_are_found(sparse, tmp_path):
         assert getattr(loaded, name) == getattr(sparse, name)
 
 
+@pytest.mark.slow
 def test_patterns_of_another_model_keep_their_order(sparse, tmp_path):
     X, is_patient, severities = sparse_table(seed=5)
     both = [sparse, SurrealGAN.load(sparse.save(tmp_path / 'model'))]

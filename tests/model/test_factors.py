@@ -51,6 +51,7 @@ def cohort(n_patterns=2, n_cn=150, n_pt=200, seed=0, size=0.25):
     return cn, pt, severities, regions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('n_patterns', [1, 3])
 def test_the_true_regions_and_severities_are_found(n_patterns):
     cn, pt, severities, regions = cohort(n_patterns, size=0.35)
@@ -60,6 +61,7 @@ def test_the_true_regions_and_severities_are_found(n_patterns):
     assert {tuple(sorted(columns)) for columns in found} == {tuple(r) for r in regions}
 
 
+@pytest.mark.slow
 def test_the_order_of_regions_and_people_does_not_matter(one_start):
     cn, pt, *_ = cohort()
     rng = np.random.default_rng(1)
@@ -82,6 +84,7 @@ def test_samples_side_by_side_are_those_alone():
     np.testing.assert_allclose(together[1].mean, cn[:100].mean(axis=0))
 
 
+@pytest.mark.slow
 def test_known_patterns_are_fitted_to_this_sample(one_start):
     """The start tells which patterns are meant, and in which order, not what they look like."""
     cn, pt, severities, _ = cohort(3, 90, 130, size=0.35)
@@ -107,6 +110,7 @@ def mixed_cohort(seed, correlation=0.4, n_cn=300, n_pt=500):
     return cn, pt - severities @ losses, severities
 
 
+@pytest.mark.slow
 def test_dense_overlapping_patterns_with_correlated_severities_are_told_apart():
     cn, pt, severities = mixed_cohort(0)
     factors = fit_factors(cn, pt, 2)
@@ -135,6 +139,7 @@ def focal_and_diffuse(seed, n=60):
     return cn, pt - severities @ losses, severities
 
 
+@pytest.mark.slow
 def test_no_higher_penalty_is_taken_that_loses_a_diffuse_pattern():
     """With the highest one, which patients left out allow, the c-index is about 0.7."""
     cn, pt, severities = focal_and_diffuse(0)
@@ -143,6 +148,7 @@ def test_no_higher_penalty_is_taken_that_loses_a_diffuse_pattern():
     assert pattern_c_index(factors.severities(pt), severities) > 0.8
 
 
+@pytest.mark.slow
 def test_focal_patterns_are_sharpened():
     factors = fit_factors(*cohort(2, size=0.35)[:2], 2)
     assert factors.penalty in HIGHER_PENALTIES
@@ -173,6 +179,7 @@ def as_tensors(weights):
     return {name: torch.from_numpy(value)[None] for name, value in weights.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('n_patterns', [1, 5])
 def test_a_member_starts_as_the_linear_estimate(one_start, n_patterns):
     cn, pt, *_ = cohort(n_patterns, size=0.35)
@@ -202,6 +209,7 @@ def test_f_starts_as_a_sum_of_patterns(one_start):
     assert np.abs(change - expected).mean() < 0.1 * np.abs(factors.patterns).max()
 
 
+@pytest.mark.slow
 def test_patterns_that_no_penalty_can_tell_apart_are_refused():
     cn, *_ = cohort(0, 40, 40)
     with pytest.raises(DataError, match='3 patterns'):
@@ -238,6 +246,7 @@ def test_varimax_undoes_a_rotation():
     np.testing.assert_allclose(found.max(axis=1), 1, atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('correlation', [0.0, 0.5])
 def test_moments_in_the_box_are_those_of_a_fine_grid(correlation):
     """Severities of two patterns by numerical integration, with the density of the copula."""

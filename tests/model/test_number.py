@@ -54,6 +54,7 @@ def test_the_true_number_of_patterns_is_chosen(few_permutations):
     assert max(chosen.null) < LEAST_FOR_ONE < chosen.value
 
 
+@pytest.mark.slow
 def test_labels_that_mean_nothing_support_no_pattern(few_permutations):
     cn, pt, *_ = cohort(2)
     people = np.random.default_rng(0).permutation(np.concatenate([cn, pt]))
@@ -103,6 +104,7 @@ def test_a_pattern_too_many_is_not_reproduced(monkeypatch):
     assert np.sort(found)[1] > 0.9
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_answer_whatever_else_is_tried(monkeypatch):
     monkeypatch.setattr('surreal_bids.model.number.PERMUTATIONS', 2)
     cn, pt, *_ = cohort(2, n_cn=60, n_pt=60, size=0.35)
@@ -119,6 +121,7 @@ def test_a_number_is_supported_when_it_beats_limit_and_null(value, null, support
     assert Stability(2, value, null).is_supported is supported
 
 
+@pytest.mark.slow
 def test_permutations_do_not_depend_on_threads(monkeypatch):
     monkeypatch.setattr('surreal_bids.model.number.PERMUTATIONS', 4)
     cn, pt, *_ = cohort(1, n_cn=60, n_pt=60)

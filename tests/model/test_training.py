@@ -304,6 +304,7 @@ def test_a_block_is_its_steps_one_by_one(changes):
     assert_same(stack.state(), by_hand.state())
 
 
+@pytest.mark.slow
 def test_a_member_does_not_notice_its_company():
     """The two members with lambda 0.1 keep their order: it tells them apart."""
     lambdas = (0.1, 0.4, 0.1, 0.8)
@@ -364,6 +365,7 @@ def interrupt_after(monkeypatch, n_blocks):
     monkeypatch.setattr(Steps, 'run', run_or_stop)
 
 
+@pytest.mark.slow
 def test_training_ends_when_all_members_meet_the_thresholds():
     for iterations, evaluated in ((20, 20), (23, 25)):
         training = tiny_training(iterations, **ALWAYS_MET)
@@ -372,6 +374,7 @@ def test_training_ends_when_all_members_meet_the_thresholds():
         assert training.progress.converged == training.progress.done == [True] * 3
 
 
+@pytest.mark.slow
 def test_training_ends_with_the_extra_iterations_where_thresholds_are_not_met():
     for extra, last in ((0.0, 20), (0.6, 32)):
         for thresholds in (NEVER_MET, ALWAYS_MET | {'monotonicity_threshold': 0}):
@@ -381,6 +384,7 @@ def test_training_ends_with_the_extra_iterations_where_thresholds_are_not_met():
             assert training.progress.converged == [False] * 3
 
 
+@pytest.mark.slow
 def test_each_member_ends_when_it_meets_the_thresholds_itself():
     """Runs that never end early tell losses and weights; a threshold then falls between members."""
     runs = [tiny_training(20, extra_iterations=extra, **NEVER_MET) for extra in (0.0, 0.25, 0.5)]
@@ -513,6 +517,7 @@ def test_learning_rates_fall_linearly_to_a_twentieth(decay_from, monkeypatch):
     np.testing.assert_allclose(rates, expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('n_blocks', [1, 4])
 @pytest.mark.parametrize(
     'changes',

@@ -63,6 +63,7 @@ def usual(tmp_path_factory):
     return draw_all(tmp_path_factory.mktemp('usual'), ras_grid())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('codes', ['RAS', 'LPI', 'PIR'])
 def test_the_orientation_of_the_file_does_not_matter(tmp_path, usual, codes):
     turned = draw_all(tmp_path, oriented_grid(codes))

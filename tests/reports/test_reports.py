@@ -109,6 +109,7 @@ def check_page(path):
     return page
 
 
+@pytest.mark.slow
 def test_the_group_report_is_as_committed(tmp_path, kind, request):
     path = write_group_report(studies.make_report(tmp_path, kind))
     page = check_page(path)
@@ -117,12 +118,14 @@ def test_the_group_report_is_as_committed(tmp_path, kind, request):
     compare(path, f'group_{kind}', request)
 
 
+@pytest.mark.slow
 def test_the_report_of_a_participant_is_as_committed(tmp_path, kind, request):
     path = write_one(tmp_path, kind)
     check_page(path)
     compare(path, f'participant_{kind}', request)
 
 
+@pytest.mark.slow
 def test_every_number_of_the_tables_is_in_the_page(tmp_path):
     report = studies.make_report(tmp_path)
     words = Page(write_group_report(report)).words
@@ -134,6 +137,7 @@ def test_every_number_of_the_tables_is_in_the_page(tmp_path):
     assert '0.41' in words
 
 
+@pytest.mark.slow
 def test_patterns_in_words_join_both_sides_and_name_changes():
     rows = studies.make_found('full', None).patterns
     first, second = (rows[rows['pattern'] == name] for name in ('r1', 'r2'))
@@ -146,6 +150,7 @@ def test_patterns_in_words_join_both_sides_and_name_changes():
     assert pattern_words(larger).startswith('Larger: hippocampus +9%')
 
 
+@pytest.mark.slow
 def test_a_participant_reads_the_words_of_the_card(tmp_path):
     path = participant.output_path(tmp_path, 'patterns')
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -192,6 +197,7 @@ def test_links_to_figures_lead_to_the_figures_of_the_session(tmp_path):
     assert all(f'<section id="{name}">' in source for name in targets)
 
 
+@pytest.mark.slow
 def test_r_indices_stay_until_an_image_is_processed_again(tmp_path):
     path, sessions = write_one(tmp_path, 'full'), make_sessions(tmp_path, 'full')
     write_participant_report(tmp_path, '01', sessions, made_from='a')

@@ -87,6 +87,7 @@ def test_the_incomplete_have_no_r_index_and_say_so(study, saved):
     assert 'incomplete: sub-002' in summarise_results(results, pd.DataFrame())
 
 
+@pytest.mark.slow
 def test_the_unharmonized_are_described_but_not_trained_on(study):
     people = study.people.copy()
     people.loc[people.index[-4:], 'site'] = 'moon'

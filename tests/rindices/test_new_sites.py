@@ -14,7 +14,7 @@ from surreal_bids.rindices.new_sites import NO_SITES, REFERENCE, adapt_to_contro
 from tests.cohort.study import QUICK_WORDS, make_study
 from tests.conftest import drawing_nothing
 
-pytestmark = pytest.mark.usefixtures('few_draws', 'undrawn')
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('few_draws', 'undrawn')]
 
 TINY = (*QUICK_WORDS, '--folds', 0)
 
@@ -33,10 +33,7 @@ def undrawn():
         yield
 
 
-ONE_SITE_ONLY = pytest.param(1, marks=pytest.mark.slow)
-
-
-@pytest.fixture(scope='module', params=[ONE_SITE_ONLY, 2], ids=['one site', 'two sites'])
+@pytest.fixture(scope='module', params=[1, 2], ids=['one site', 'two sites'])
 def model(request, few_draws, undrawn, tmp_path_factory):
     """A model whose training sample had one site, so no ComBat, or two."""
     folder = tmp_path_factory.mktemp('training')
@@ -141,7 +138,6 @@ def test_patients_do_not_teach_and_a_table_of_controls_needs_no_diagnosis(model,
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
-@pytest.mark.slow
 def test_held_out_participants_come_to_lie_where_controls_of_the_model_do(model, tmp_path):
     assert add(model, tmp_path, n_cn=25, n_pt=0)[1] == 0
     later, _ = new_scanner(tmp_path / 'later', n_cn=300, n_pt=0, seed=33)
@@ -152,7 +148,6 @@ def test_held_out_participants_come_to_lie_where_controls_of_the_model_do(model,
     assert normalised.std().mean() == pytest.approx(0.1, rel=0.15)
 
 
-@pytest.mark.slow
 def test_the_name_of_a_group_changes_no_r_index(model, tmp_path):
     """Participants of other groups are harmonized as patients are, at a site with a known name."""
     trained, scores = TableModel.load(model), []

@@ -150,6 +150,7 @@ def test_volumes_follow_maps_whose_volumes_are_known(voxel_size):
     assert abs(ratio[row_of(template, HIPPOCAMPUS)] - edge**3) < 0.006
 
 
+@pytest.mark.slow
 def test_the_integral_agrees_with_a_finely_resampled_label_map():
     template = phantom(2.0)
     noise = np.random.default_rng(0).standard_normal((3, *template.shape))

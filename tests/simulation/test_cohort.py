@@ -84,6 +84,7 @@ def contents(root: Path) -> dict[str, bytes]:
     return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob('*') if p.is_file()}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures('use_phantom')
 def test_people_are_written_with_their_truth(tmp_path):
     people = sample_people(HEADS)

@@ -19,6 +19,7 @@ from surreal_bids.simulation.scanner import (
 from tests.simulation.phantom import BALL_CENTRE_MM, BRAIN_RADIUS_MM, HIPPOCAMPUS, phantom
 
 
+@pytest.mark.slow
 def test_layers_follow_each_other_around_the_brain_which_is_left_alone():
     template = phantom(1.0)
     head = build_head(template)

@@ -83,6 +83,7 @@ def test_too_few_estimated_patterns_are_refused():
         match_patterns(np.ones((2, 3)))
 
 
+@pytest.mark.slow
 def test_pandas_is_not_needed():
     code = 'import sys, surreal_bids.stats.concordance; sys.exit("pandas" in sys.modules)'
     assert subprocess.run([sys.executable, '-c', code], check=False).returncode == 0

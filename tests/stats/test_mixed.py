@@ -85,6 +85,7 @@ def test_values_that_do_not_vary_are_told(size):
     assert found == 'nothing changes'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(('people', 'slope_sd'), [((15, 15), 0.02), ((10, 30), (0.0, 0.08))])
 def test_where_groups_change_alike_one_in_twenty_is_said_to_differ(people, slope_sd):
     """Patients may differ from each other more than controls do."""
