@@ -170,6 +170,7 @@ BAD_OPTIONS = (
 """One example of each reader."""
 
 
+@pytest.mark.slow
 def test_both_levels_are_checked_before_any_work(dataset, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / 'dataset_description.json').touch()

@@ -16,6 +16,8 @@ from surreal_bids.imaging.tissue import classify_tissue
 from tests.imaging.heads import VOXEL_MM, affine_priors, scan
 from tests.simulation.phantom import real_template
 
+pytestmark = pytest.mark.slow
+
 RADIUS_MM = 17.0
 """Radius of a lesion of 20 ml."""
 
@@ -49,7 +51,6 @@ def painted(intensity=0.2):
     return like(t1w, values, np.float32)
 
 
-@pytest.mark.slow
 def test_a_lesion_is_filled_with_what_was_there():
     t1w, mask = head()
     filled = np.asarray(fill_lesion(painted(), mask, lesion()).dataobj)
@@ -63,7 +64,6 @@ def test_a_lesion_is_filled_with_what_was_there():
     assert np.corrcoef(filled[damaged], truth[damaged])[0, 1] > 0.5
 
 
-@pytest.mark.slow
 def test_lesions_of_both_sides_are_filled_with_tissue_around_them():
     _, mask = head()
     both = voxels(lesion()) | voxels(lesion())[::-1]
@@ -79,7 +79,6 @@ def _share_left(reference, without, with_mask, where):
     return changes[0] / changes[1]
 
 
-@pytest.mark.slow
 def test_the_bias_field_does_not_follow_the_lesion():
     t1w, mask = head()
     sound = without_lesion(mask, lesion())
@@ -107,7 +106,6 @@ def test_a_lesion_has_no_tissue_and_does_not_change_that_of_others():
     assert _share_left(*found, (slice(None), voxels(sound))) < 0.5
 
 
-@pytest.mark.slow
 def test_registration_does_not_follow_the_lesion():
     t1w, mask = head()
     template = real_template(VOXEL_MM)

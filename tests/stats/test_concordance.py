@@ -127,6 +127,7 @@ def test_limits_solve_the_equation_of_newcombe(area, n_controls, n_patients):
     assert (found.low, found.high) == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('n_people', [10, 40])
 @pytest.mark.parametrize('truth', [0.5, 0.8, 0.95])
 def test_the_interval_covers_the_truth(truth, n_people):
