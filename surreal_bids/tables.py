@@ -57,6 +57,7 @@ SESSIONS = ('sessionid', 'session', 'sesid')
 """Names of columns that always hold sessions."""
 
 PADDED = re.compile(r'0\d+')
+_PLAIN = re.compile(r'[\d.eE+-]*')
 _COMMA = re.compile(r'[+-]?\d+(,\d+)?([eE][+-]?\d+)?')
 _THOUSANDS = re.compile(r'\d{1,3}(,\d{3})+')
 _WHOLE_NUMBER = re.compile(r'^([+-]?\d+)\.0+$')
@@ -98,7 +99,7 @@ class Table:
     id_column: str = PARTICIPANT
     session_column: str | None = None
     joined: Mapping[str, Path] = field(default_factory=dict)
-    known: dict[str, pd.Series] = field(default_factory=dict, init=False, repr=False)
+    known: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
 
     @property
     def columns(self) -> list[str]:
@@ -113,7 +114,7 @@ class Table:
         """Keep these rows, in this order."""
         if list(names) == list(self.text.index):
             return self
-        return replace(self, text=self.text.loc[list(names)], visits=())
+        return replace(self, text=self.text.loc[list(names)], visits=(), known={})
 
     def of(self, visits: Mapping[str, Visit]) -> Table:
         """Return the rows of these visits; a row without a session is of all visits."""
@@ -121,9 +122,11 @@ class Table:
             return self
         of_visit = {visit: row for row, visit in enumerate(self.visits)}
         rows = [of_visit.get(v, of_visit.get((v[0], None), -1)) for v in visits.values()]
-        cells = self.text.to_numpy(object)[rows]
-        cells[np.array(rows) < 0] = None
-        return Table(self.source, pd.DataFrame(cells, list(visits), self.columns, dtype=object))
+        cells, absent = self.text.to_numpy(object)[rows], np.array(rows, int) < 0
+        cells[absent] = None
+        text = pd.DataFrame(cells, list(visits), self.columns, dtype=object)
+        known = {name: np.where(absent, np.nan, v[rows]) for name, v in self.known.items()}
+        return Table(self.source, text, known=known)
 
     def find(self, name: str) -> str:
         """Find a column by name, else by the first that differs in case; else raise an error."""
@@ -150,8 +153,13 @@ class Table:
     def values(self, name: str) -> pd.Series:
         """Return a column as numbers, NaN where it is missing or text; converted once."""
         if name not in self.known:
-            self.known[name] = to_numbers(self.text[name])
-        return self.known[name]
+            self.known[name] = to_numbers(self.text[name]).to_numpy()
+        return pd.Series(self.known[name], self.text.index, name=name)
+
+    def share_of_numbers(self, name: str) -> float:
+        """Return the share of numbers among the cells of a column that are not missing."""
+        values = self.values(name)
+        return 1.0 if values.notna().all() else values.count() / max(1, self.text[name].count())
 
     def numbers(self, name: str) -> pd.Series:
         """Return a column as floating-point numbers, NaN where missing."""
@@ -206,21 +214,19 @@ def read_table(path: Path) -> Table:
         The file cannot be read, is not a table in UTF-8, has rows of different lengths, or repeats
         a column.
     """
-    text = _read_text(path)
-    separator = _separator(text)
-    rows = _rows(path, text, separator)
+    content = _read_text(path)
+    separator = _separator(content)
+    rows = _rows(path, content, separator)
     header = [' '.join(name.split()) for name in rows.pop(min(rows))]
     if len(header) > 1 and {*map(len, rows.values())} == {len(header) + 1}:
         header = ['', *header]  # R writes the names of rows without a header.
     _check_shape(path, header, rows)
-    cells = {
-        name: [None if c.lower() in MISSING_CELLS else c for c in map(str.strip, column)]
-        for name, *column in zip(header, *rows.values())
-        if name
-    }
-    if separator != ',':
-        cells = {name: _with_points(path, name, column) for name, column in cells.items()}
-    return Table(path, pd.DataFrame(cells, [f'line {n}' for n in rows], dtype=object))
+    known: dict[str, np.ndarray] = {}
+    columns = {n: _cells(n, cells, known) for n, *cells in zip(header, *rows.values()) if n}
+    if separator != ',' and ',' in content:
+        columns = {name: _with_points(path, name, cells) for name, cells in columns.items()}
+    text = pd.DataFrame(columns, [f'line {n}' for n in rows], dtype=object)
+    return Table(path, text, known=known)
 
 
 def _rows(path: Path, text: str, separator: str) -> dict[int, list[str]]:
@@ -290,9 +296,18 @@ def _check_shape(path: Path, header: list[str], rows: dict[int, list[str]]) -> N
             )
 
 
-def _with_points(path: Path, name: str, cells: list[str | None]) -> list[str | None]:
+def _cells(name: str, cells: list[str], known: dict[str, np.ndarray]) -> Sequence[str | None]:
+    """Return cells without blanks around them, None where missing; convert plain numbers."""
+    if cells and _PLAIN.fullmatch(''.join(cells)):
+        with suppress(ValueError):
+            known[name] = np.array(cells, object).astype(np.float64)
+            return cells
+    return [None if c.lower() in MISSING_CELLS else c for c in map(str.strip, cells)]
+
+
+def _with_points(path: Path, name: str, cells: Sequence[str | None]) -> Sequence[str | None]:
     """Write decimal points in place of decimal commas."""
-    known = [cell for cell in cells if cell]
+    known = list(filter(None, cells))
     with_comma = [cell for cell in known if ',' in cell]
     if not with_comma or not all(map(_COMMA.fullmatch, known)):
         return cells
@@ -331,7 +346,7 @@ def read_visit_table(path: Path, id_column: str | None = None, named: bool = Tru
     names = pd.Index([visit_name(visit, prefix) for visit in visits])
     _require_distinct(table, visits, names)
     text = table.text.drop(columns=[column, *filter(None, [session])]).set_axis(names)
-    return Table(path, text, visits, prefix, column, session)
+    return Table(path, text, visits, prefix, column, session, known=table.known)
 
 
 def _ids(table: Table, id_column: str | None, named: bool) -> tuple[str, pd.Series]:

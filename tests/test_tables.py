@@ -114,6 +114,16 @@ def test_numbers_names_and_text(tmp_path):
         table.numbers('e')
 
 
+def test_numbers_follow_their_rows(tmp_path):
+    (tmp_path / 'table.tsv').write_text('participant_id\tx\na\t1\nb\t2.0\nc\t3\n')
+    table = read_visit_table(tmp_path / 'table.tsv')
+    of = table.of({'c': ('c', None), 'z': ('z', None), 'a': ('a', None)})
+    assert of.values('x').to_dict() == pytest.approx(
+        {'c': 3, 'z': float('nan'), 'a': 1}, nan_ok=True
+    )
+    assert table.rows(['c', 'b']).values('x').to_dict() == {'c': 3, 'b': 2}
+
+
 def test_sessions_take_precedence_over_participants(tmp_path):
     write(
         tmp_path, 'participant_id\tage\tsex\nsub-1\t70\tfemale\nsub-2\t50\t?\n', 'participants.tsv'

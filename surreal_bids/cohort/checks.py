@@ -470,7 +470,7 @@ CHECKS = (
     Check(not_in_years, 'stop', 'write ages in years'),
     Check(levels, 'stop', 'correct the column, or use others (--covariates, --site-column)'),
     Check(same_as_group, 'stop', 'remove it from --covariates, as it would remove the disease'),
-    Check(missing, 'exclude', ''),
+    Check(missing, 'exclude', 'add it, or go without the column'),
     Check(copies, 'exclude', 'keep one of them'),
     Check(empty, 'exclude', SEGMENTATION),
     Check(impossible, 'exclude', 'correct it if it is an error'),
@@ -533,8 +533,8 @@ def require_groups(study: Study, reasons: Reasons, both: bool) -> None:
             raise DataError(
                 f'{counted(n_left, SINGULAR[name])} left of {n_all}, but at least {minimum} and '
                 f'half of them are needed; excluded: {summarise_reasons(reasons.values())}. '
-                'Correct the tables and labels, or go without a column (--covariates, --icv none, '
-                '--site-column none)'
+                'Correct the tables and labels, add participants, or go without a column '
+                '(--covariates, --icv none, --site-column none)'
             )
 
 

@@ -14,13 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from surreal_bids.cautions import (
-    CHECK_LIST,
-    GROUP_SECTIONS,
-    HARMONIZATION,
-    PARTICIPANTS,
-    Caution,
-)
+from surreal_bids.cautions import CHECK_LIST, GROUP_SECTIONS, HARMONIZATION, PARTICIPANTS, Caution
 from surreal_bids.cohort.checks import (
     Reasons,
     Study,
@@ -507,7 +501,6 @@ class _Reader:
             path, ids = self.options.exclude, self.options.id_column
             by_hand = read_exclusions(path, self.visits, everyone, ids, self.is_measured)
             self.reasons = by_hand | self.reasons
-        self.require_people()
 
     def without_rows(self) -> Reasons:
         """Return who has no volumes, and who has no row in the table of participants."""
@@ -521,8 +514,8 @@ class _Reader:
             if visit not in measured:
                 reasons[name] = absent
             elif visit not in known and (visit[0], None) not in known:
-                this = ' for this session' * (visit[0] in listed)
-                reasons[name] = f'no row in {self.people.source.name}{this}'
+                this = f' for session {visit[1]}' * (visit[0] in listed)
+                reasons[name] = f'no row in {self.people.source.name}{this}; add it'
         return reasons
 
     def describe(self) -> Table:
@@ -554,8 +547,6 @@ class _Reader:
             self.visits = {n: v for n, v in self.visits.items() if v[0] in wanted}
             self.reasons = {n: why for n, why in self.reasons.items() if n in self.visits}
         labels = self.groups.labels.reindex(list(self.visits))
-        if wanted and self.model is None and not {CONTROL, PATIENT} <= set(labels):
-            raise DataError('--participant-label selects no controls or no patients; add them')
         if self.learns and self.groups.column:
             self.reasons = self.without_group(labels) | self.reasons
         self.require_people()
@@ -563,7 +554,7 @@ class _Reader:
     def without_group(self, labels: pd.Series) -> Reasons:
         """Return who has no group, and who is no control where only these are used."""
         column = self.groups.column
-        found = dict.fromkeys(labels.index[labels.isna()], f'{column} is missing')
+        found = dict.fromkeys(labels.index[labels.isna()], f'{column} is missing; add it')
         if self.use == 'controls':
             others = labels[labels.notna() & (labels != CONTROL)]
             found |= {name: f'{column} is {label}, no control' for name, label in others.items()}
@@ -666,7 +657,7 @@ class _Reader:
             if study.group.isna().all():
                 group = group.where(group.isin((CONTROL, PATIENT)), None)
             visits.insert(list(visits).index('is_first'), 'group', group)
-        measures = list(self.read_measures(known)) if self.is_measured or self.model else []
+        measures = list(self.read_measures(known))
         tables = list(dict.fromkeys((self.measured, self.people, *measures)))
         roles = self.roles(study.options)
         uses = uses_of_columns(tables, self.features, roles, known)
@@ -731,13 +722,11 @@ class _Reader:
 
     def volumes_of_everyone(self) -> pd.DataFrame:
         """Return the volumes of everyone, excluded or not, with the columns that name visits."""
-        measured = self.measured
-        visits = visit_columns(measured.visits, self.prefix)
-        numbers = pd.DataFrame(
-            {n: measured.values(n) for n in measured.columns}, measured.text.index
-        )
-        are_numbers = numbers.count() >= measured.text.count().clip(lower=1)
-        return visits.join(numbers.loc[:, are_numbers].set_axis(visits.index))
+        table = self.measured
+        visits = visit_columns(table.visits, self.prefix)
+        columns = [name for name in table.columns if table.share_of_numbers(name) == 1]
+        numbers = {name: table.values(name).to_numpy() for name in columns}
+        return visits.join(pd.DataFrame(numbers, visits.index))
 
     def unadapted(self, cohort: Cohort) -> Iterator[Caution]:
         """Warn of a model that cannot learn sites from the controls, or ignores their age."""

@@ -152,10 +152,10 @@ def choose_features(volumes: Table, used: Collection[str], alone: bool = False) 
     """
     columns = [c for c in volumes.columns if c not in used and not means(c, *NAMES)]
     totals = _totals(columns)
-    share = {c: volumes.values(c).count() / max(1, volumes.text[c].count()) for c in columns}
-    numeric = [c for c in columns if c not in totals and share[c] > MOSTLY_NUMBERS]
+    named = [c for c in columns if c not in totals]
+    numeric = [c for c in named if volumes.share_of_numbers(c) > MOSTLY_NUMBERS]
     with prefix_errors(volumes.source):
-        known = _atlas_regions(numeric, HALF_MATCH if alone else MOST_MATCH)
+        known = _atlas_regions(named, (HALF_MATCH if alone else MOST_MATCH) * len(numeric))
     regions = known or numeric * (not alone)
     if not regions:
         raise DataError(
@@ -181,10 +181,10 @@ def _is_numbered_otherwise(columns: Iterable[str]) -> bool:
 
 
 def _atlas_regions(columns: list[str], needed: float) -> list[str]:
-    """Return the regions of FreeSurfer or MUSE if most columns are such regions."""
+    """Return the regions of FreeSurfer or MUSE if there are more of them than needed."""
     muse = [] if _is_numbered_otherwise(columns) else list(recognise(columns))
     found = max(freesurfer_regions(columns), muse, key=len)
-    return found if len(found) > needed * len(columns) else []
+    return found if len(found) > needed else []
 
 
 def _lost(volumes: Table, numeric: list[str], regions: list[str], alone: bool) -> dict[str, str]:
@@ -192,7 +192,7 @@ def _lost(volumes: Table, numeric: list[str], regions: list[str], alone: bool) -
     foreign = [c for c in numeric if c not in regions and not (alone and side_of(c) == NONE)]
     values = pd.DataFrame({name: volumes.values(name) for name in regions})
     empty = (values.isna() | (values == 0)).mean()
-    often = empty[empty > OFTEN_EMPTY].map('0 or missing in {:.0%} of participants'.format)
+    often = empty[empty > OFTEN_EMPTY].map('0 or no number in {:.0%} of participants'.format)
     lost = dict.fromkeys(foreign, 'no region of the atlas')
     lost |= dict.fromkeys(values.columns[values.max() <= values.min()], 'the same in everyone')
     return lost | dict(zip(often.index, often))
@@ -427,16 +427,17 @@ def read_person_columns(
         Numeric columns hold text; all of them are listed.
     """
     columns: dict[str, Any] = dict.fromkeys(options.columns, ONE_SITE)
+    levels, codes = (model.levels, model.codes) if model else ({}, {})
     problems = []
     for name, column in own.items():
-        is_text = name in model.levels if model else _is_category(people.text[column])
+        is_text = name in levels if model else _is_category(people.text[column])
         if name == options.site_column or (is_text and name != options.icv_column):
             columns[name] = people.names(column)
             if means(name, 'sex'):
-                columns[name] = _unify_sex(columns[name], model.levels[name] if model else ())
+                columns[name] = _unify_sex(columns[name], levels.get(name, ()))
             continue
         try:
-            columns[name] = _numbers(people, column, model.codes.get(name, {}) if model else {})
+            columns[name] = _numbers(people, column, codes.get(name, {}))
         except DataError as error:
             problems.append(str(error))
     if problems:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from string import ascii_lowercase
 
@@ -40,6 +41,7 @@ def _natural(label: str) -> list[tuple[int, str]]:
     return [(int(part), '') if part.isdecimal() else (-1, part) for part in parts]
 
 
+@cache
 def _by_stage(session: str) -> tuple[int, list[tuple[int, str]]]:
     """Return a key that sorts `pre` before `post`, and `M6` before `m12`."""
     return STAGES.get(_word(session), LATER), _natural(session.casefold())

@@ -80,13 +80,8 @@ def collect_volumes(output_dir: Path, atlas: str) -> Table:
     volumes = {visit_name(visit): _read_segmentation(path) for visit, path in found.items()}
     rows = pd.DataFrame(volumes).T
     rows[ICV] = [_mask_volume(output_dir, visit) for visit in found]
-    cells = rows.dropna(axis=1, how='all').map(_cell)
+    cells = rows.dropna(axis=1, how='all').map(lambda v: None if np.isnan(v) else repr(float(v)))
     return Table(output_dir, cells.astype(object), list(found))
-
-
-def _cell(value: float) -> str | None:
-    """Write a number as text; None where it is missing."""
-    return None if np.isnan(value) else repr(float(value))
 
 
 def _read_segmentation(path: Path) -> pd.Series:

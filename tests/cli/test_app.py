@@ -26,7 +26,7 @@ IMAGES = [
 ]
 
 
-EXCLUSION = 'The group level will exclude sub-03 (diagnosis is missing).'
+EXCLUSION = 'The group level will exclude sub-03 (diagnosis is missing; add it).'
 
 
 @pytest.fixture(autouse=True)

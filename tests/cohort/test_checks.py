@@ -120,6 +120,8 @@ WARNED = {
         lambda v, p: (v, p.assign(age=p['age'] + 40 * (p['diagnosis'] == 'PT') - 20)),
         'beyond the age range of controls'),
     'constant region': (lambda v, p: (v.assign(**{v.columns[0]: 800.0}), p), 'same in everyone'),
+    'region as text': (
+        lambda v, p: (v.assign(**{v.columns[0]: '1 234'}), p), 'no number in 100% of participants'),
     'foreign region': (
         lambda v, p: (v.assign(thalamus_x=v.iloc[:, 2]), p), 'thalamus_x .no region of the atlas'),
     'region twice': (
