@@ -362,6 +362,22 @@ def is_total(column: str) -> bool:
     return named or muse_number(column) in DERIVED or muse_index(column) in VENTRICLES
 
 
+def is_region(column: str) -> bool:
+    """Check whether a column is called like a region of an atlas, or like a sum of regions."""
+    return is_total(column) or bool(recognise([column]) or freesurfer_regions([column]))
+
+
+def find_totals(columns: Sequence[str]) -> list[str]:
+    """Return the columns of sums of regions and fluid; numbers may be those of another atlas."""
+    numbered = are_numbered_otherwise(columns)
+    return [c for c in columns if is_total(c) and not (numbered and c.isdecimal())]
+
+
+def are_numbered_otherwise(columns: Iterable[str]) -> bool:
+    """Check whether the names of columns are numbers other than those of MUSE."""
+    return any(c.isdecimal() and not is_total(c) and muse_index(c) is None for c in columns)
+
+
 def muse_number(column: str) -> int | None:
     """Return the MUSE number in the name of a column: 702 for `MUSE_702` or `702`."""
     numbered = _NUMBERED.fullmatch(column.strip())

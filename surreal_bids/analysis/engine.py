@@ -208,8 +208,8 @@ class Analysis:
         site = controls.people[str(controls.options.site_column)]
         # Where a covariate has rare values, folds may lack them: no reason to do without results.
         with suppress(DataError):
-            known = inputs.features, after, site, inputs.covariates
-            return assess_harmonization(*known, self.random_seed)
+            before = inputs.filled(self.model.preprocessing.imputer)
+            return assess_harmonization(before, after, site, inputs.covariates, self.random_seed)
         return None
 
     @property

@@ -34,10 +34,12 @@ from surreal_bids.regions import (
     FEATURE_SETS,
     Feature,
     FeatureList,
+    are_numbered_otherwise,
     build_features,
     feature_set,
+    find_totals,
     freesurfer_regions,
-    is_total,
+    is_region,
     muse_index,
     recognise,
     side_of,
@@ -151,7 +153,7 @@ def choose_features(volumes: Table, used: Collection[str], alone: bool = False) 
         and regions of other atlases have to be listed (`--features`).
     """
     columns = [c for c in volumes.columns if c not in used and not means(c, *NAMES)]
-    totals = _totals(columns)
+    totals = find_totals(columns)
     named = [c for c in columns if c not in totals]
     numeric = [c for c in named if volumes.share_of_numbers(c) > MOSTLY_NUMBERS]
     with prefix_errors(volumes.source):
@@ -169,20 +171,9 @@ def choose_features(volumes: Table, used: Collection[str], alone: bool = False) 
     return Features(column_features(kept), unused, tuple(_warn_of_regions(lost, kept)))
 
 
-def _totals(columns: Sequence[str]) -> list[str]:
-    """Return the columns of sums of regions and fluid; numbers may be those of another atlas."""
-    numbered = _is_numbered_otherwise(columns)
-    return [c for c in columns if is_total(c) and not (numbered and c.isdecimal())]
-
-
-def _is_numbered_otherwise(columns: Iterable[str]) -> bool:
-    """Check whether the names of columns are numbers other than those of MUSE."""
-    return any(c.isdecimal() and not is_total(c) and muse_index(c) is None for c in columns)
-
-
 def _atlas_regions(columns: list[str], needed: float) -> list[str]:
     """Return the regions of FreeSurfer or MUSE if there are more of them than needed."""
-    muse = [] if _is_numbered_otherwise(columns) else list(recognise(columns))
+    muse = [] if are_numbered_otherwise(columns) else list(recognise(columns))
     found = max(freesurfer_regions(columns), muse, key=len)
     return found if len(found) > needed else []
 
@@ -607,13 +598,14 @@ def uses_of_columns(
         Facts about visits, joined from the tables.
     """
     rows, source = [], {name: people.source_of(name) for name in people.columns}
+    no_facts = {*people.joined, *filter(is_region, tables[0].columns)}
     for table in tables:
         own = people.text[[name for name in people.columns if source[name] == table.source]]
         uses = {table.id_column: 'id', table.session_column or '': 'session'}
         for name, cells in (*table.text.items(), *own.items()):
             first = source.setdefault(str(name), table.source)
             elsewhere = f'not used: in {first.name}' * (first != table.source)
-            uses[str(name)] = elsewhere or _use_of(cells, roles, people.joined)
+            uses[str(name)] = elsewhere or _use_of(cells, roles, no_facts)
         if table.source == tables[0].source:
             uses |= _uses_as_features(table, features)
         rows += [(table.source.name, name, use) for name, use in uses.items() if name]
@@ -628,7 +620,7 @@ def _uses_as_features(volumes: Table, features: Features) -> dict[str, str]:
     return uses | dict.fromkeys(regions, REGION)
 
 
-def _use_of(cells: pd.Series, roles: Mapping[str, str], joined: Collection[str]) -> str:
+def _use_of(cells: pd.Series, roles: Mapping[str, str], no_facts: Collection[str]) -> str:
     """Return the use of a column: its role, else measures are compared with R-indices."""
     role, noun = role_of(cells.name), noun_of(cells.name)
     if cells.name in roles:
@@ -636,7 +628,7 @@ def _use_of(cells: pd.Series, roles: Mapping[str, str], joined: Collection[str])
     if not any(cells):
         return 'not used: no values'
     if role is None:
-        return 'not used: no feature' if cells.name in joined else 'measure'
+        return 'not used: no feature' if cells.name in no_facts else 'measure'
     is_free = column_of(roles, role) is None and noun in (*FACTS, 'date')
     return noun if is_free else f'not used: {noun}'
 

@@ -68,8 +68,9 @@ class PreprocessingOptions:
 
     @classmethod
     def from_json(cls, state: Mapping[str, Any]) -> PreprocessingOptions:
-        """Rebuild the options from `to_json`."""
-        return cls(**{**state, 'covariates': tuple(state['covariates'])})
+        """Rebuild the options from `to_json`; one that only 0.1.0 had is ignored."""
+        known = {name: state[name] for name in state if name != 'combat_fit_on'}
+        return cls(**{**known, 'covariates': tuple(state['covariates'])})
 
 
 MIN_ACROSS_SITES = 5

@@ -184,7 +184,7 @@ class Preprocessing:
                 'needs; complete the table'
             )
         inputs = prepare_inputs(features[complete], people[complete], self.options)
-        filled = _fill(self.imputer, inputs)
+        filled = inputs.filled(self.imputer)
         harmonized, unharmonized = _harmonize(self.combat, filled, inputs)
         adjusted = _residualise(self.residualiser, harmonized, inputs)
         return self._prepared(
@@ -197,7 +197,7 @@ class Preprocessing:
         Everyone must have all covariates, ICV and site; parameters are those of `transform`.
         """
         inputs = prepare_inputs(features, people, self.options)
-        harmonized, _ = _harmonize(self.combat, _fill(self.imputer, inputs), inputs)
+        harmonized, _ = _harmonize(self.combat, inputs.filled(self.imputer), inputs)
         return as_measured(harmonized, self.options)
 
     def _prepared(
@@ -311,7 +311,7 @@ def fit_preprocessing(
     if options.impute:
         categories = [] if inputs.site_column is None else [inputs.site_column]
         imputer = CNImputer(categories).fit(inputs.features, inputs.with_site, control)
-    filled = _fill(imputer, inputs)
+    filled = inputs.filled(imputer)
     _require_informative(filled)
     if visits is None:
         combat = _fit_combat(filled, inputs, control, options)
@@ -349,7 +349,7 @@ def residuals_of_all(
     errors: a regression makes residuals of unusual people, who determine it, too small.
     """
     inputs = prepare_inputs(features, people, steps.options)
-    values = _fill(steps.imputer, inputs).to_numpy()
+    values = inputs.filled(steps.imputer).to_numpy()
     columns = [np.ones((len(values), 1))]
     if inputs.site is not None:
         columns.append(pd.get_dummies(inputs.site, dtype=float).to_numpy())
@@ -392,6 +392,15 @@ class Inputs:
             return self.covariates
         return self.covariates.assign(**{str(self.site_column): self.site})
 
+    def filled(self, imputer: CNImputer | None) -> pd.DataFrame:
+        """The features, with imputed values if the model imputes."""
+        if imputer is None:
+            require_finite(
+                self.features, 'features', f'{FILL_OR_EXCLUDE} (surreal-gan fit --impute)'
+            )
+            return self.features
+        return imputer.transform(self.features, self.with_site)
+
 
 def prepare_inputs(
     features: pd.DataFrame, people: pd.DataFrame, options: PreprocessingOptions
@@ -428,15 +437,8 @@ def _fit_combat_to_visits(
     inputs = prepare_inputs(visits.features[used], visits.people[used], options)
     sites = visits.people.loc[used, str(options.site_column)]
     return ComBat(options.unseen_site).fit(
-        _fill(imputer, inputs), sites, inputs.covariates, participants=visits.first[used]
+        inputs.filled(imputer), sites, inputs.covariates, participants=visits.first[used]
     )
-
-
-def _fill(imputer: CNImputer | None, inputs: Inputs) -> pd.DataFrame:
-    if imputer is None:
-        require_finite(inputs.features, 'features', f'{FILL_OR_EXCLUDE} (surreal-gan fit --impute)')
-        return inputs.features
-    return imputer.transform(inputs.features, inputs.with_site)
 
 
 def _harmonize(

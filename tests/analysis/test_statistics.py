@@ -79,6 +79,13 @@ def test_groups_that_differ_are_reported_without_folds_too(tmp_path, adapted, mo
     assert any('years older' in caution.found for caution in found.cautions)
 
 
+def test_harmonization_of_imputed_volumes_is_assessed(tmp_path):
+    study = make_study()
+    study.features.iloc[0, 0] = np.nan
+    cohort = Cohort.read(*study.write(tmp_path), impute=True)
+    assert analysis(cohort).quality.accuracy_before > 0.8
+
+
 def test_matched_groups_are_seldom_said_to_differ(tmp_path):
     """Four covariates: 19 % of such studies would be without a correction (Holm)."""
     cohort = read(tmp_path, make_study(20, 20))

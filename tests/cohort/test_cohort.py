@@ -8,6 +8,7 @@ from surreal_bids.cohort.cohort import Cohort, read_cohort
 from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import DataError, NothingMatchedError
 from surreal_bids.rindices.model import prepare
+from surreal_bids.simulation.tables import simulate_table
 from tests.analysis.group_study import make_config, with_sessions, write_dataset
 from tests.cohort.study import REGIONS, make_study
 from tests.shared_data import shared_data
@@ -223,6 +224,16 @@ def test_ids_are_no_measures_and_codes_are_missing(tmp_path):
     assert cohort.others['mmse'].isna().tolist() == [True, True] + [False] * 69
     assert any(text.found.startswith('Codes read as missing') for text in cohort.warnings)
     assert cohort.uses.set_index('column').loc['PTID', 'taken_for'] == 'not used: id'
+
+
+def test_regions_that_are_no_features_are_no_measures(tmp_path):
+    simulated = simulate_table('basic', n_cn=20, n_pt=20, seed=0)
+    table = simulated.participants.merge(simulated.volumes).assign(site='A', mmse=28)
+    table['MUSE_4'] = 0.3 * table['MUSE_47']
+    table.to_csv(tmp_path / 'one.tsv', sep='\t', index=False)
+    (tmp_path / 'few.txt').write_text('\n'.join(simulated.volumes.columns[1:9]))
+    cohort = Cohort.read(tmp_path / 'one.tsv', features=str(tmp_path / 'few.txt'))
+    assert list(cohort.others) == ['site', 'mmse']
 
 
 def test_tables_that_contradict_each_other_are_told(tmp_path):

@@ -52,6 +52,7 @@ def test_fitting_prepares_as_the_restored_steps_do_later(options):
     study = make_study()
     steps, prepared = fit(study, options)
     card, arrays = steps.to_state()
+    card['options']['combat_fit_on'] = 'controls'  # As in models of version 0.1.0.
     restored = Preprocessing.from_state(json.loads(json.dumps(card, allow_nan=False)), arrays)
     again = restored.transform(study.features, study.people)
     pd.testing.assert_frame_equal(prepared.normalised, again.normalised, check_exact=True)
