@@ -57,7 +57,7 @@ SESSIONS = ('sessionid', 'session', 'sesid')
 """Names of columns that always hold sessions."""
 
 PADDED = re.compile(r'0\d+')
-_PLAIN = re.compile(r'[\d.eE+-]*')
+_NOT_PLAIN = '_nN \t\r\n'  # Python takes nan, 1_0 and blanks around numbers for numbers.
 _COMMA = re.compile(r'[+-]?\d+(,\d+)?([eE][+-]?\d+)?')
 _THOUSANDS = re.compile(r'\d{1,3}(,\d{3})+')
 _WHOLE_NUMBER = re.compile(r'^([+-]?\d+)\.0+$')
@@ -298,7 +298,8 @@ def _check_shape(path: Path, header: list[str], rows: dict[int, list[str]]) -> N
 
 def _cells(name: str, cells: list[str], known: dict[str, np.ndarray]) -> Sequence[str | None]:
     """Return cells without blanks around them, None where missing; convert plain numbers."""
-    if cells and _PLAIN.fullmatch(''.join(cells)):
+    text = ''.join(cells)
+    if text.isascii() and not any(character in text for character in _NOT_PLAIN):
         with suppress(ValueError):
             known[name] = np.array(cells, object).astype(np.float64)
             return cells

@@ -546,14 +546,13 @@ class _Reader:
         if wanted and (self.model is None or self.use == 'compared'):
             self.visits = {n: v for n, v in self.visits.items() if v[0] in wanted}
             self.reasons = {n: why for n, why in self.reasons.items() if n in self.visits}
-        labels = self.groups.labels.reindex(list(self.visits))
         if self.learns and self.groups.column:
-            self.reasons = self.without_group(labels) | self.reasons
+            self.reasons = self.without_group() | self.reasons
         self.require_people()
 
-    def without_group(self, labels: pd.Series) -> Reasons:
+    def without_group(self) -> Reasons:
         """Return who has no group, and who is no control where only these are used."""
-        column = self.groups.column
+        column, labels = self.groups.column, self.groups.labels.reindex(list(self.visits))
         found = dict.fromkeys(labels.index[labels.isna()], f'{column} is missing; add it')
         if self.use == 'controls':
             others = labels[labels.notna() & (labels != CONTROL)]
