@@ -48,10 +48,11 @@ PERMUTATIONS = 39
 """At most; the smallest possible p is 1/40."""
 ENOUGH = 5
 """Permutations that do as well as the data, after which no more are tried."""
-LEAST_FOR_ONE, LEAST_FOR_SEVERAL = 0.85, 0.7
-"""Minimum correlation of severities at which one pattern counts as reproduced, and the least of
-several. The mean difference between two groups is similar in all subsamples even if it means
-nothing, so one pattern reaches up to 0.8 by chance; several reach 0.5."""
+LEAST_STABILITY = (0.85, 0.7, 0.6)
+"""Minimum correlation of severities at which one pattern, the lesser of two, and the least of more
+count as reproduced. The mean difference between two groups is similar in all subsamples even if it
+means nothing, so one pattern reaches up to 0.8 by chance; a second one too many reaches 0.65, and a
+third 0.55."""
 LEAST_SPREAD = 0.08
 """A pattern whose severities have a smaller standard deviation than this, of the 0.29 of U[0, 1],
 is not measured at all: a chance difference between the groups in a region or two."""
@@ -68,7 +69,7 @@ _SUBSAMPLE, _PERMUTATION, _REPRODUCTION = 1, 2, 3
 
 def least_stability(n_patterns: int) -> float:
     """Return how well patterns have to be reproduced in subsamples, which share participants."""
-    return LEAST_FOR_ONE if n_patterns == 1 else LEAST_FOR_SEVERAL
+    return LEAST_STABILITY[min(n_patterns, len(LEAST_STABILITY)) - 1]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import pytest
 
 from surreal_bids.model.factors import fit_samples
 from surreal_bids.model.number import (
-    LEAST_FOR_ONE,
+    LEAST_STABILITY,
     PERMUTATIONS,
     REPRODUCTIONS,
     Number,
@@ -51,7 +51,7 @@ def test_the_true_number_of_patterns_is_chosen(few_permutations):
     assert number.n_patterns == 3
     chosen = number.stabilities[2]
     assert len(chosen.null) == FEW
-    assert max(chosen.null) < LEAST_FOR_ONE < chosen.value
+    assert max(chosen.null) < LEAST_STABILITY[0] < chosen.value
 
 
 @pytest.mark.slow
