@@ -194,7 +194,7 @@ def associations(
         table, patients = analysis.associations, cohort.is_patient
         r = fitted.results.loc[patients, list(model.pattern_names)]
         unadjusted, _ = associate(
-            scored.others.loc[patients, list(scores)], r, pd.DataFrame(index=patients)
+            scored.others.loc[patients, list(scores)], r, pd.DataFrame(index=r.index)
         )
         for name, each in (('', table), (', not adjusted', unadjusted)):
             kind = each['measure'].str.split(' score ').str[0]
