@@ -344,8 +344,8 @@ class Explanation(NamedTuple):
     Attributes
     ----------
     sentences
-        The number and its evidence, the runner-up and the option that shows it, and a sentence on
-        small samples, as far as there are such.
+        The number and its evidence, the next best one and the option that shows it, and a sentence
+        on small samples, as far as there are such.
     rows
         One for each number that was tried, with the reason why it was chosen or not.
     """
@@ -403,7 +403,7 @@ def _explain_chosen(
         if own is None
         else f'{counted(used, "pattern")} chosen, the largest number that is supported: '
         f'{_evidence(own)}.',
-        f'Runner-up: {counted(second.n_patterns, "pattern")}, {_reason(second, used)}: '
+        f'Next best: {counted(second.n_patterns, "pattern")}, {_reason(second, used)}: '
         f'{_evidence(second)}. --n-patterns {second.n_patterns} shows '
         f'{"it" if second.n_patterns == 1 else "them"}.',
     ]

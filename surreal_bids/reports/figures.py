@@ -105,7 +105,7 @@ def plot_r_indices(r_indices: pd.DataFrame, group: pd.Series, words: Mapping[str
             axes.plot([values.median()] * 2, [row - 0.42, row + 0.42], color='black', lw=2)
         controls = r_indices.loc[group == CONTROL, name].dropna()
         if len(controls):
-            axes.axvline(np.percentile(controls, 95), color=NEUTRAL, lw=1, ls='--')
+            axes.axvline(np.percentile(controls, 95, method='higher'), color=NEUTRAL, lw=1, ls='--')
         axes.set_yticks(range(len(colours)), [words[label] for label in colours])
         axes.set(ylim=(len(colours) - 0.5, -0.5))
         axes.set_title(str(name), loc='left', fontsize=12, fontweight='bold')
