@@ -31,7 +31,7 @@ from surreal_bids.names import CONTROL, GROUP_NAMES, PARTICIPANT, PATIENT, SESSI
 from surreal_bids.regions import Feature, readable_name, recognise, region_names
 from surreal_bids.rindices.crossfit import HELD_OUT
 from surreal_bids.rindices.measurement_noise import describe_noise
-from surreal_bids.rindices.model import SHARE, VISIT
+from surreal_bids.rindices.model import INTERVALS, SHARE, VISIT, TableModel
 from surreal_bids.rindices.preprocessing import COMPLETE, INCOMPLETE
 from surreal_bids.rindices.uncertainty import INCLUDED, MIN_FOR_CENTILES
 from surreal_bids.stats.mixed import MIN_YEARS
@@ -138,19 +138,20 @@ def _describe(name: str, table: pd.DataFrame, found: Analysis) -> dict[str, Any]
         steps = steps if name == 'harmonized_volumes' else ''
         return describe_table('volumes', table.columns, unit=unit, steps=steps)
     if name == 'rindices':
-        return describe_results(table.columns, found.names, found.model.meanings)
+        return describe_results(table.columns, found.names, found.model)
     whose = OWN_CONTROLS if found.has_own_controls else CONTROLS_OF_MODEL
     return describe_table(name, table.columns, controls=whose)
 
 
 def describe_results(
-    columns: Iterable[str], pattern_names: Sequence[str], meanings: Mapping[str, str]
+    columns: Iterable[str], pattern_names: Sequence[str], model: TableModel
 ) -> dict[str, Column]:
-    """Return the sidecar of a table of R-indices, whose `meanings` the model may tell."""
+    """Return the sidecar of a table of R-indices; models of 0.1.0 have other intervals."""
     known = describe_columns('rindices', **CONSTANTS)
+    values = CONSTANTS | {'share': model.notes.get(INTERVALS, {}).get('Share', SHARE)}
     for pattern in pattern_names:
-        known |= describe_columns('rindices_pattern', pattern=pattern, **CONSTANTS)
-    for pattern, meaning in meanings.items():
+        known |= describe_columns('rindices_pattern', pattern=pattern, **values)
+    for pattern, meaning in model.meanings.items():
         known[pattern] = {'LongName': meaning, **known[pattern]}
     return {column: known[column] for column in columns}
 
