@@ -57,7 +57,7 @@ SESSIONS = ('sessionid', 'session', 'sesid')
 """Names of columns that always hold sessions."""
 
 PADDED = re.compile(r'0\d+')
-_NOT_PLAIN = '_nN \t\r\n'  # Python takes nan, 1_0 and blanks around numbers for numbers.
+_NOT_PLAIN = '_nN \t\r\n\v\f'  # Python takes nan, 1_0 and blanks around numbers for numbers.
 _COMMA = re.compile(r'[+-]?\d+(,\d+)?([eE][+-]?\d+)?')
 _THOUSANDS = re.compile(r'\d{1,3}(,\d{3})+')
 _WHOLE_NUMBER = re.compile(r'^([+-]?\d+)\.0+$')

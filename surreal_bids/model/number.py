@@ -431,7 +431,7 @@ def _reason(found: Stability, used: int, is_requested: bool = False) -> str:
     """Why a number of patterns was chosen or not."""
     if not found.beats_chance:
         reason = 'no better than permuted data'
-    elif not found.is_reproduced:
+    elif found.n_patterns > used or not found.is_reproduced:  # Limits of older models were higher.
         reason = 'not reproducible'
     else:
         reason = '' if found.n_patterns == used else 'reproducible, but more patterns are too'
