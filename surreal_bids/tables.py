@@ -50,6 +50,9 @@ MAGIC = {
 }
 """First bytes of files that are not tables, with the remedy."""
 
+ROWS = 200
+"""Rows whose cells fit in the cache of a processor."""
+
 MAX_LABEL = 64
 """Maximum length of an id or session: names of files hold both."""
 
@@ -124,7 +127,7 @@ class Table:
         rows = [of_visit.get(v, of_visit.get((v[0], None), -1)) for v in visits.values()]
         cells, absent = self.text.to_numpy(object)[rows], np.array(rows, int) < 0
         cells[absent] = None
-        text = pd.DataFrame(cells, list(visits), self.columns, dtype=object)
+        text = pd.DataFrame(cells, list(visits), self.columns, dtype=object, copy=False)
         known = {name: np.where(absent, np.nan, v[rows]) for name, v in self.known.items()}
         return Table(self.source, text, known=known)
 
@@ -221,11 +224,17 @@ def read_table(path: Path) -> Table:
     if len(header) > 1 and {*map(len, rows.values())} == {len(header) + 1}:
         header = ['', *header]  # R writes the names of rows without a header.
     _check_shape(path, header, rows)
-    known: dict[str, np.ndarray] = {}
-    columns = {n: _cells(n, cells, known) for n, *cells in zip(header, *rows.values()) if n}
-    if separator != ',' and ',' in content:
-        columns = {name: _with_points(path, name, cells) for name, cells in columns.items()}
-    text = pd.DataFrame(columns, [f'line {n}' for n in rows], dtype=object)
+    cells = np.array([*rows.values()], object).reshape(len(rows), len(header))
+    if '' in header:
+        cells = cells[:, [bool(name) for name in header]]
+        header = [*filter(None, header)]
+    known = _numbers(header, cells)
+    for name, column in zip(header, cells.T):
+        if name not in known:
+            column[:] = [None if c.lower() in MISSING_CELLS else c for c in map(str.strip, column)]
+            if separator != ',' and ',' in content:
+                column[:] = _with_points(path, name, column.tolist())
+    text = pd.DataFrame(cells, [f'line {n}' for n in rows], header, dtype=object, copy=False)
     return Table(path, text, known=known)
 
 
@@ -296,14 +305,18 @@ def _check_shape(path: Path, header: list[str], rows: dict[int, list[str]]) -> N
             )
 
 
-def _cells(name: str, cells: list[str], known: dict[str, np.ndarray]) -> Sequence[str | None]:
-    """Return cells without blanks around them, None where missing; convert plain numbers."""
-    text = ''.join(cells)
-    if text.isascii() and not any(character in text for character in _NOT_PLAIN):
-        with suppress(ValueError):
-            known[name] = np.array(cells, object).astype(np.float64)
-            return cells
-    return [None if c.lower() in MISSING_CELLS else c for c in map(str.strip, cells)]
+def _numbers(header: list[str], cells: np.ndarray) -> dict[str, np.ndarray]:
+    """Convert columns of plain numbers, in blocks of rows that fit in the cache."""
+    found: dict[str, list[np.ndarray]] = {name: [] for name in header}
+    for block in np.array_split(cells, 1 + len(cells) // ROWS):
+        for name, column in zip(header, block.T):
+            text = ''.join(column) if name in found else '_'
+            if text.isascii() and not any(character in text for character in _NOT_PLAIN):
+                with suppress(ValueError):
+                    found[name].append(column.astype(np.float64))
+                    continue
+            found.pop(name, None)
+    return {name: np.concatenate(parts) for name, parts in found.items()}
 
 
 def _with_points(path: Path, name: str, cells: Sequence[str | None]) -> Sequence[str | None]:

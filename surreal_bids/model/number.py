@@ -99,15 +99,16 @@ class Stability:
             return None
         if self.is_settled:
             return ENOUGH / len(self.null)
-        return (1 + self._as_good) / (1 + len(self.null))
+        return (1 + self.reached) / (1 + len(self.null))
 
     @property
     def is_settled(self) -> bool:
         """Whether further permutations are not needed."""
-        return self._as_good == ENOUGH and self.null[-1] >= self.value
+        return self.reached == ENOUGH and self.null[-1] >= self.value
 
     @property
-    def _as_good(self) -> int:
+    def reached(self) -> int:
+        """Number of permutations that do as well."""
         return sum(value >= self.value for value in self.null)
 
     @property
@@ -403,9 +404,9 @@ def _explain_chosen(
         if own is None
         else f'{counted(used, "pattern")} chosen, the largest number that is supported: '
         f'{_evidence(own)}.',
-        f'Next best: {counted(second.n_patterns, "pattern")}, {_reason(second, used)}: '
-        f'{_evidence(second)}. --n-patterns {second.n_patterns} shows '
-        f'{"it" if second.n_patterns == 1 else "them"}.',
+        f'Of the {"larger" if used and larger else "other"} numbers, {second.n_patterns} comes '
+        f'closest: {_reason(second, used)}, {_evidence(second)}. --n-patterns '
+        f'{second.n_patterns} shows {"it" if second.n_patterns == 1 else "them"}.',
     ]
     if larger and n_patients < MANY_PATIENTS:
         found = 'No pattern is' if own is None else f'{counted(used, "pattern")} can be'
@@ -423,8 +424,10 @@ def _evidence(found: Stability) -> str:
     )
     if found.p_value is None:
         return text
-    count = len(found.null)
-    return f'{text}, up to {max(found.null):.2f} in {count} permutations (p = {found.p_value:.2g})'
+    return (
+        f'{text}, reached in {found.reached or "none"} of {len(found.null)} permutations '
+        f'(highest {max(found.null):.2f}; p = {found.p_value:.2g})'
+    )
 
 
 def _reason(found: Stability, used: int, is_requested: bool = False) -> str:
