@@ -50,9 +50,6 @@ MAGIC = {
 }
 """First bytes of files that are not tables, with the remedy."""
 
-ROWS = 200
-"""Rows whose cells fit in the cache of a processor."""
-
 MAX_LABEL = 64
 """Maximum length of an id or session: names of files hold both."""
 
@@ -60,7 +57,7 @@ SESSIONS = ('sessionid', 'session', 'sesid')
 """Names of columns that always hold sessions."""
 
 PADDED = re.compile(r'0\d+')
-_NOT_PLAIN = '_nN \t\r\n\v\f'  # Python takes nan, 1_0 and blanks around numbers for numbers.
+_PLAIN = re.compile('[-+.eE0-9]*')
 _COMMA = re.compile(r'[+-]?\d+(,\d+)?([eE][+-]?\d+)?')
 _THOUSANDS = re.compile(r'\d{1,3}(,\d{3})+')
 _WHOLE_NUMBER = re.compile(r'^([+-]?\d+)\.0+$')
@@ -225,17 +222,17 @@ def read_table(path: Path) -> Table:
         header = ['', *header]  # R writes the names of rows without a header.
     _check_shape(path, header, rows)
     cells = np.array([*rows.values()], object).reshape(len(rows), len(header))
-    if '' in header:
-        cells = cells[:, [bool(name) for name in header]]
-        header = [*filter(None, header)]
-    known = _numbers(header, cells)
+    known: dict[str, np.ndarray] = {}
     for name, column in zip(header, cells.T):
-        if name not in known:
-            column[:] = [None if c.lower() in MISSING_CELLS else c for c in map(str.strip, column)]
-            if separator != ',' and ',' in content:
-                column[:] = _with_points(path, name, column.tolist())
+        with suppress(ValueError):
+            if _PLAIN.fullmatch(''.join(column)):
+                known[name] = column.astype(np.float64)
+                continue
+        column[:] = [None if c.lower() in MISSING_CELLS else c for c in map(str.strip, column)]
+        if separator != ',':
+            column[:] = _with_points(path, name, column.tolist())
     text = pd.DataFrame(cells, [f'line {n}' for n in rows], header, dtype=object, copy=False)
-    return Table(path, text, known=known)
+    return Table(path, text.drop(columns='', errors='ignore'), known=known)
 
 
 def _rows(path: Path, text: str, separator: str) -> dict[int, list[str]]:
@@ -303,20 +300,6 @@ def _check_shape(path: Path, header: list[str], rows: dict[int, list[str]]) -> N
                 f'{path}: line {line} has {counted(len(row), "cell")}, but the header has '
                 f'{len(header)}; write {MISSING} for missing ones, and quote separators in cells'
             )
-
-
-def _numbers(header: list[str], cells: np.ndarray) -> dict[str, np.ndarray]:
-    """Convert columns of plain numbers, in blocks of rows that fit in the cache."""
-    found: dict[str, list[np.ndarray]] = {name: [] for name in header}
-    for block in np.array_split(cells, 1 + len(cells) // ROWS):
-        for name, column in zip(header, block.T):
-            text = ''.join(column) if name in found else '_'
-            if text.isascii() and not any(character in text for character in _NOT_PLAIN):
-                with suppress(ValueError):
-                    found[name].append(column.astype(np.float64))
-                    continue
-            found.pop(name, None)
-    return {name: np.concatenate(parts) for name, parts in found.items()}
 
 
 def _with_points(path: Path, name: str, cells: Sequence[str | None]) -> Sequence[str | None]:

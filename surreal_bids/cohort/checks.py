@@ -236,6 +236,12 @@ def _factor(log: float) -> str:
     return f'{times:,.0f} times {"smaller" if log < 0 else "larger"}'
 
 
+def constant_size(study: Study) -> Iterator[Finding]:
+    """A head size without an effect to remove."""
+    if study.model is None and study.icv is not None and study.icv.nunique() < 2:
+        yield Finding(f'{study.icv.name} is the same in all visits')
+
+
 def not_in_years(study: Study) -> Iterator[Finding]:
     """Birth years, months, days and centred ages."""
     for name in columns_of(study.people.select_dtypes('number'), 'age'):
@@ -392,7 +398,7 @@ def sites(study: Study) -> Iterator[Finding]:
 
 def unrelated_size(study: Study) -> Iterator[Finding]:
     """Head sizes that may be of other participants."""
-    if study.icv is None or not study.has_volumes or len(study.icv) < MIN_FOR_OUTLIERS:
+    if study.icv is None or not study.has_volumes or study.icv.nunique() < MIN_FOR_OUTLIERS:
         return
     r = study.icv.corr(study.features.sum(axis=1), method='spearman')
     if r < MIN_RELATED:
@@ -467,6 +473,7 @@ FEW_AT_SITES = Check(
 CHECKS = (
     Check(negative, 'stop', 'use volumes as measured, or add --covariates none --icv none'),
     Check(other_unit, 'stop', 'convert all to mm3, or to the unit of the model'),
+    Check(constant_size, 'stop', 'correct it, or use another --icv-column or --icv none'),
     Check(not_in_years, 'stop', 'write ages in years'),
     Check(levels, 'stop', 'correct the column, or use others (--covariates, --site-column)'),
     Check(same_as_group, 'stop', 'remove it from --covariates, as it would remove the disease'),
@@ -503,8 +510,8 @@ def run_checks(study: Study, source: str) -> tuple[Study, Reasons, list[Caution]
             elif check.severity == 'warn':
                 cautions.append(Caution(*found[:2], check.remedy, check.about))
             else:
-                remedy = f'; {check.remedy}' if check.remedy else ''
-                reasons = {row: f'{why}{remedy}' for row, why in found.rows.items()} | reasons
+                why = {row: f'{text}; {check.remedy}' for row, text in found.rows.items()}
+                reasons = why | reasons
         if len(reasons) > 0 and check.severity == 'exclude':
             study = study.without(reasons)
     if stops:

@@ -724,7 +724,7 @@ class _Reader:
         table = self.measured
         visits = visit_columns(table.visits, self.prefix)
         columns = [name for name in table.columns if table.share_of_numbers(name) == 1]
-        numbers = {name: table.values(name).to_numpy() for name in columns}
+        numbers = {name: table.values(name).to_numpy() for name in columns if name not in visits}
         return visits.join(pd.DataFrame(numbers, visits.index))
 
     def unadapted(self, cohort: Cohort) -> Iterator[Caution]:

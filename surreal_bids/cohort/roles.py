@@ -337,8 +337,8 @@ def _default(people: Table, role: Role, named: str | None = None) -> str | None:
     if named:
         return None if named == NONE else named
     varying = [c for c in columns_of(people.columns, role) if len(set(people.text[c].dropna())) > 1]
-    if not varying:
-        return None
+    if len(varying) < 2:
+        return (*varying, None)[0]
     known = people.text[varying]
     who = known.index.str.partition('_ses-').get_level_values(0)
     at_baseline = (known.groupby(who).nunique().max() < 2) & (role == 'age')

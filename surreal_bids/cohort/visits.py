@@ -22,12 +22,20 @@ DATE, AGE, NAME = 'date', 'age', 'name'
 
 DAYS_PER_YEAR = 365.25
 
-LATER = 2
+OTHER = 2
 STAGES = {
     **dict.fromkeys(('screening', 'screen', 'sc'), 0),
     **dict.fromkeys(('baseline', 'base', 'bl', 'pre', 'before', 'test', 'first'), 1),
+    **dict.fromkeys(('followup', 'fu', 'retest', 'rescan', 'repeat', 'second'), 3),
 }
-"""Words of session labels that come first, by their order in time; all other words come later."""
+"""Words of session labels, by their order in time; a number may follow, as in `post2`."""
+
+DAYS = {
+    **dict.fromkeys(('w', 'wk', 'week', 'weeks'), 7.0),
+    **dict.fromkeys(('m', 'mo', 'month', 'months'), DAYS_PER_YEAR / 12),
+    **dict.fromkeys(('y', 'yr', 'year', 'years'), DAYS_PER_YEAR),
+}
+"""Days per unit of time in session labels such as `m06`, `12mo` or `y2`."""
 
 
 def in_order(visits: Iterable[Visit]) -> list[Visit]:
@@ -35,16 +43,18 @@ def in_order(visits: Iterable[Visit]) -> list[Visit]:
     return sorted(visits, key=lambda visit: (_natural(visit[0]), _by_stage(visit[1] or '')))
 
 
+@cache
 def _natural(label: str) -> list[tuple[int, str]]:
     """Return a key that sorts `2` before `10`."""
     parts = re.findall(r'\d+|\D+', label)
     return [(int(part), '') if part.isdecimal() else (-1, part) for part in parts]
 
 
-@cache
-def _by_stage(session: str) -> tuple[int, list[tuple[int, str]]]:
-    """Return a key that sorts `pre` before `post`, and `M6` before `m12`."""
-    return STAGES.get(_word(session), LATER), _natural(session.casefold())
+def _by_stage(session: str) -> tuple[int, float, list[tuple[int, str]]]:
+    """Return a key that sorts `pre` before `post`, `M6` before `m12`, and both before `y2`."""
+    stage, days = STAGES.get(_word(session), OTHER), DAYS.get(_word(session), 0.0)
+    number = re.search(r'\d+', session) if days else None
+    return stage, days * int(number[0] if number else 0), _natural(session.casefold())
 
 
 def _word(session: str) -> str:
@@ -55,8 +65,8 @@ def _word(session: str) -> str:
 def _are_in_order(own: pd.DataFrame) -> bool:
     """Check whether visits are sorted by time, or their labels by one word per stage or letters."""
     labels = own[SESSION].str.removeprefix('ses-').str.casefold()
-    words = set(map(_word, labels))
-    stages = {STAGES.get(word, LATER) for word in words}
+    words = {'time' if word in DAYS else word for word in map(_word, labels)}
+    stages = {STAGES.get(word, OTHER) for word in words}
     are_told = len(stages) == len(words) or {*labels} <= set(ascii_lowercase)
     return are_told or NAME not in {*own['order_by']}
 
@@ -103,7 +113,8 @@ def order_visits(
     """
     names = {visit: name for name, visit in visits.items()}
     who = pd.Series({names[visit]: visit[0] for visit in in_order(names)}, dtype=object)
-    facts = described.loc[who.index]
+    columns = [*columns_of(described, 'date'), *columns_of(described, 'age')]
+    facts = described[columns].loc[who.index]
     times = pd.DataFrame({'who': who, 'time': np.nan, 'order_by': NAME})
     for column in columns_of(facts, 'date'):
         _settle(times, facts[column].map(to_years).astype(float), DATE)

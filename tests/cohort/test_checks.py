@@ -77,6 +77,12 @@ def test_what_cannot_be_stops(tmp_path, name):
         read(tmp_path, *damage(*study()))
 
 
+def test_a_constant_head_size_stops(tmp_path):
+    volumes, people = study()
+    with pytest.raises(DataError, match='icv is the same in all visits'):
+        read(tmp_path, volumes, people.assign(icv=1.5e6), icv='proportion', icv_column='icv')
+
+
 def test_a_covariate_that_equals_the_group_stops(tmp_path):
     volumes, people = study()
     people['drug'] = people['diagnosis'].map({'CN': 'none taken', 'PT': 'some'})
