@@ -516,11 +516,8 @@ def read_exclusions(
         visit: ': '.join([f'listed in {path.name}', *filter(None, note)][:2])
         for visit, note in zip(listed, notes)
     }
-    return {
-        name: reason
-        for name, visit in visits.items()
-        if (reason := reasons.get(visit) or reasons.get((visit[0], None)))
-    }
+    found = {n: reasons.get(v) or reasons.get((v[0], None)) for n, v in visits.items()}
+    return {name: reason for name, reason in found.items() if reason}
 
 
 def _failed(table: Table) -> Table:

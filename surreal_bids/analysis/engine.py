@@ -183,7 +183,8 @@ class Analysis:
         indices = self.results.loc[patients.visits.index, self.names]
         associations, untested = associate(measures, indices, covariates)
         reason = 'a covariate with missing values; neither tested nor adjusted for'
-        return associations, untested | dict.fromkeys(patients.incomplete_covariates(), reason)
+        unused = patients.others[patients.unused_covariates()]
+        return associations, untested | dict.fromkeys(unused.columns[unused.isna().any()], reason)
 
     @property
     def associations(self) -> pd.DataFrame:

@@ -475,7 +475,7 @@ def _choose(files: Iterable[_File], image: T1wImage, name: str) -> _File | None:
     for is_preferred in (
         lambda each: len(each.raw_entities) == most,
         lambda each: 'res' not in each.entities,
-        lambda each: _has_name(each, name),
+        lambda each: _letters(name) in {_letters(each.entities.get(e, '')) for e in CHOOSING},
     ):
         left = [each for each in left if is_preferred(each)] or left
     if len(left) > 1:
@@ -485,11 +485,6 @@ def _choose(files: Iterable[_File], image: T1wImage, name: str) -> _File | None:
             'of them, or name the segmentation after its desc-, for example -d aseg=PATH'
         )
     return left[0] if left else None
-
-
-def _has_name(file: _File, name: str) -> bool:
-    values = (file.entities.get(entity, '') for entity in CHOOSING)
-    return any(_letters(value) == _letters(name) for value in values)
 
 
 def _why_not(file: _File, image: T1wImage) -> str:

@@ -215,18 +215,15 @@ class Cohort:
 
     def column_of(self, role: Role) -> pd.Series | None:
         """Return the covariate with a role, else another column with it; None without one."""
-        for table in (self.people, self.others):
-            column = column_of(table, role)
-            if column is not None:
-                return table[column]
-        return None
+        found = ((table, column_of(table, role)) for table in (self.people, self.others))
+        return next((table[column] for table, column in found if column is not None), None)
 
     @property
     def ages(self) -> pd.Series:
         """Age of each visit; missing where it is not known, or no number."""
         age = self.column_of('age')
-        unknown = pd.Series(np.nan, self.visits.index)
-        return unknown if age is None else pd.to_numeric(age, errors='coerce')
+        age = pd.Series(np.nan, self.visits.index) if age is None else age
+        return pd.to_numeric(age, errors='coerce')
 
     def covariates_and_measures(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Divide the facts about visits into covariates and other measures.
@@ -234,18 +231,13 @@ class Cohort:
         Age, sex, head size and site are covariates even if preprocessing does not use them.
         Numeric covariates have a numeric type; sites are text, even if they are called 1 and 2.
         """
-        unused = self._unused_covariates()
-        complete = [name for name in unused if name not in self.incomplete_covariates()]
-        typed = {name: _as_covariate(self.others[name]) for name in complete}
+        unused = self.others[self.unused_covariates()]
+        typed = {str(name): _as_covariate(unused[name]) for name in unused.dropna(axis=1)}
         measures = [name for name in self.others if role_of(str(name)) not in COVARIATES]
         return self.people.assign(**typed), self.others[measures]
 
-    def incomplete_covariates(self) -> list[str]:
-        """Covariates that preprocessing does not use and that some participants lack."""
-        return [name for name in self._unused_covariates() if self.others[name].isna().any()]
-
-    def _unused_covariates(self) -> list[str]:
-        """Columns for roles that no covariate has."""
+    def unused_covariates(self) -> list[str]:
+        """Return the columns for roles that no covariate of preprocessing has."""
         lacking = [role for role in COVARIATES if column_of(self.people, role) is None]
         return [str(name) for name in self.others if role_of(str(name)) in lacking]
 

@@ -157,8 +157,10 @@ def choose_features(volumes: Table, used: Collection[str], alone: bool = False) 
     named = [c for c in columns if c not in totals]
     numeric = [c for c in named if volumes.share_of_numbers(c) > MOSTLY_NUMBERS]
     with prefix_errors(volumes.source):
-        known = _atlas_regions(named, (HALF_MATCH if alone else MOST_MATCH) * len(numeric))
-    regions = known or numeric * (not alone)
+        muse = [] if are_numbered_otherwise(named) else list(recognise(named))
+        known = max(freesurfer_regions(named), muse, key=len)
+    needed = (HALF_MATCH if alone else MOST_MATCH) * len(numeric)
+    regions = known if len(known) > needed else numeric * (not alone)
     if not regions:
         raise DataError(
             f'{volumes.source}: the columns are not regions of MUSE or FreeSurfer '
@@ -169,13 +171,6 @@ def choose_features(volumes: Table, used: Collection[str], alone: bool = False) 
     kept = [name for name in regions if name not in lost]
     unused = dict.fromkeys(totals, 'sum of regions or fluid') | lost
     return Features(column_features(kept), unused, tuple(_warn_of_regions(lost, kept)))
-
-
-def _atlas_regions(columns: list[str], needed: float) -> list[str]:
-    """Return the regions of FreeSurfer or MUSE if there are more of them than needed."""
-    muse = [] if are_numbered_otherwise(columns) else list(recognise(columns))
-    found = max(freesurfer_regions(columns), muse, key=len)
-    return found if len(found) > needed else []
 
 
 def _lost(volumes: Table, numeric: list[str], regions: list[str], alone: bool) -> dict[str, str]:

@@ -665,7 +665,7 @@ class Training:
         saved = time.monotonic()
         while not self._finished():
             self._train_block(steps)
-            if self._evaluation_is_due():
+            if self.progress.iteration % self.evaluate_every == 0 or self._finished():
                 self._evaluate()
             report(self.progress.iteration, self.last_iteration, self._agreement())
             if self._finished() or time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
@@ -690,10 +690,6 @@ class Training:
             stop = min(stop, self.held)
         self.losses += steps.run(range(start, stop), held=start < self.held)
         self.progress.iteration = stop
-
-    def _evaluation_is_due(self) -> bool:
-        iteration = self.progress.iteration
-        return iteration % self.evaluate_every == 0 or iteration == self.last_iteration
 
     def _mean_losses(self) -> Floats:
         """Mean losses since the last evaluation, (E, len(LOSSES)); counting starts anew."""
