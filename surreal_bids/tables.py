@@ -511,7 +511,7 @@ def read_exclusions(
             f'{path}: {list_briefly(map(visit_name, unknown))} is in none of the other tables; '
             'correct the id or session, or remove the row'
         )
-    notes = table.text[[name for name in table.columns if name.lower() in REASONS]].to_numpy()
+    notes = table.text.loc[:, table.text.columns.str.lower().isin(REASONS)].to_numpy()
     reasons = {
         visit: ': '.join([f'listed in {path.name}', *filter(None, note)][:2])
         for visit, note in zip(listed, notes)

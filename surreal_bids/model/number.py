@@ -395,23 +395,23 @@ def explain_choice(number: Number, used: int, n_patients: int) -> Explanation:
 def _explain_chosen(
     own: Stability | None, tried: Sequence[Stability], n_patients: int
 ) -> list[str]:
-    used = 0 if own is None else own.n_patterns
+    used, verdict, shown = 0, 'No pattern is supported.', 'No pattern is'
+    if own is not None:
+        used, count = own.n_patterns, counted(own.n_patterns, 'pattern')
+        verdict = f'{count} chosen, the largest number that is supported: {_evidence(own)}.'
+        shown = f'{count} can be'
     larger = [each for each in tried if each.n_patterns > used]
     others = larger or [each for each in tried if each is not own]
     second = max(others, key=lambda each: each.value - least_stability(each.n_patterns))
     sentences = [
-        'No pattern is supported.'
-        if own is None
-        else f'{counted(used, "pattern")} chosen, the largest number that is supported: '
-        f'{_evidence(own)}.',
-        f'Of the {"larger" if used and larger else "other"} numbers, {second.n_patterns} comes '
+        verdict,
+        f'Of the {"larger" if larger else "other"} numbers, {second.n_patterns} comes '
         f'closest: {_reason(second, used)}, {_evidence(second)}. --n-patterns '
         f'{second.n_patterns} shows {"it" if second.n_patterns == 1 else "them"}.',
     ]
     if larger and n_patients < MANY_PATIENTS:
-        found = 'No pattern is' if own is None else f'{counted(used, "pattern")} can be'
         sentences.append(
-            f'{found} reproduced with {counted(n_patients, "patient")}; with more patients, '
+            f'{shown} reproduced with {counted(n_patients, "patient")}; with more patients, '
             'further ones may appear.'
         )
     return sentences
