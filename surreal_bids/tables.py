@@ -219,7 +219,8 @@ def read_table(path: Path) -> Table:
     rows = _rows(path, content, separator)
     header = [' '.join(name.split()) for name in rows.pop(min(rows))]
     if len(header) > 1 and {*map(len, rows.values())} == {len(header) + 1}:
-        header = ['', *header]  # R writes the names of rows without a header.
+        # R writes the names of rows without a header; others end every row with a separator.
+        header = ['', *header] if any(row[-1] for row in rows.values()) else [*header, '']
     _check_shape(path, header, rows)
     cells = np.array([*rows.values()], object).reshape(len(rows), len(header))
     known: dict[str, np.ndarray] = {}

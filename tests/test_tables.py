@@ -30,6 +30,7 @@ def write(folder, text, name='t.tsv'):
         ('a\tb\n?\t#DIV/0!\n', [None, None]),
         ('"Left hippocampus, volume";b\n1;2\n', ['1', '2']),
         ('a,b,,\n1,2,,\n', ['1', '2']),
+        ('a,b\n1,2,\n', ['1', '2']),
     ],
 )
 def test_formats_of_spreadsheets_and_statistics(tmp_path, text, cells):

@@ -236,12 +236,6 @@ def _factor(log: float) -> str:
     return f'{times:,.0f} times {"smaller" if log < 0 else "larger"}'
 
 
-def constant_size(study: Study) -> Iterator[Finding]:
-    """A head size without an effect to remove."""
-    if study.model is None and study.icv is not None and study.icv.nunique() < 2:
-        yield Finding(f'{study.icv.name} is the same in all visits')
-
-
 def not_in_years(study: Study) -> Iterator[Finding]:
     """Birth years, months, days and centred ages."""
     for name in columns_of(study.people.select_dtypes('number'), 'age'):
@@ -398,7 +392,7 @@ def sites(study: Study) -> Iterator[Finding]:
 
 def unrelated_size(study: Study) -> Iterator[Finding]:
     """Head sizes that may be of other participants."""
-    if study.icv is None or not study.has_volumes or study.icv.nunique() < MIN_FOR_OUTLIERS:
+    if study.icv is None or not study.has_volumes or study.icv.nunique() < FEW_CONTROLS:
         return
     r = study.icv.corr(study.features.sum(axis=1), method='spearman')
     if r < MIN_RELATED:
@@ -406,6 +400,13 @@ def unrelated_size(study: Study) -> Iterator[Finding]:
             f'{study.icv.name} is hardly related to the volumes (correlation {r:.2f})',
             'Rows may be exchanged, and volumes corrected for the wrong head',
         )
+
+
+def constant(study: Study) -> Iterator[Finding]:
+    """Covariates and head sizes that are the same in everyone."""
+    for name in (*study.options.covariates, *([study.icv.name] if study.icv is not None else ())):
+        if study.model is None and study.people[name].nunique() < 2:
+            yield Finding(f'{name} is the same in everyone', 'It corrects for nothing')
 
 
 def few_controls(study: Study) -> Iterator[Finding]:
@@ -473,7 +474,6 @@ FEW_AT_SITES = Check(
 CHECKS = (
     Check(negative, 'stop', 'use volumes as measured, or add --covariates none --icv none'),
     Check(other_unit, 'stop', 'convert all to mm3, or to the unit of the model'),
-    Check(constant_size, 'stop', 'correct it, or use another --icv-column or --icv none'),
     Check(not_in_years, 'stop', 'write ages in years'),
     Check(levels, 'stop', 'correct the column, or use others (--covariates, --site-column)'),
     Check(same_as_group, 'stop', 'remove it from --covariates, as it would remove the disease'),
@@ -484,6 +484,7 @@ CHECKS = (
     Check(far_volumes, 'exclude', SEGMENTATION),
     Check(outlying, 'exclude', SEGMENTATION),
     Check(sites, 'exclude', 'merge sites, or use --site-column none'),
+    Check(constant, 'warn', 'Correct the column, or leave it out'),
     Check(few_controls, 'warn', 'Add controls, or compare patients with each other only'),
     FEW_AT_SITES,
     Check(ages_outside, 'warn', 'Add controls of these ages, or use a model trained on them'),

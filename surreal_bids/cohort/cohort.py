@@ -44,7 +44,6 @@ from surreal_bids.cohort.visits import (
     add_years,
     describe_order,
     in_order,
-    of_sessions,
     order_visits,
     visit_columns,
     warn_of_visits,
@@ -484,7 +483,8 @@ class _Reader:
         listed = [*self.measured.visits, *expected, *absent]
         labels, sessions = self.options.participant_label, self.options.session_label
         _require_labels('--session-label', sessions, {label for _, label in listed})
-        chosen = in_order(of_sessions(listed, sessions))
+        wanted = {None, *(without_prefix(label, 'ses') for label in sessions)}
+        chosen = in_order(v for v in dict.fromkeys(listed) if not sessions or v[1] in wanted)
         _require_labels('--participant-label', labels, {who for who, _ in chosen})
         self.visits = {visit_name(visit, self.prefix): visit for visit in chosen}
         self.reasons = self.without_rows()
@@ -498,9 +498,9 @@ class _Reader:
         """Return who has no volumes, and who has no row in the table of participants."""
         measured, known = set(self.measured.visits), set(self.people.visits)
         listed = {who for who, _ in known}
-        absent = f'not in {self.measured.source}'
+        absent = f'not in {self.measured.source}; correct the id, or add the volumes'
         if self.measured.source.is_dir():
-            absent += ': the participant level has not run or has failed (see logs)'
+            absent = 'no volumes: the participant level has not run or has failed (see logs)'
         reasons = {}
         for name, visit in self.visits.items():
             if visit not in measured:

@@ -386,7 +386,7 @@ def describe_corrections(
 
 def _why_unknown(people: Table, noun: str) -> str:
     """Say why no column has a role."""
-    found = [f'{name} is the same in everyone' for name in people.columns if noun_of(name) == noun]
+    found = [f'{name} has one value at most' for name in people.columns if noun_of(name) == noun]
     return found[0] if found else f'no column is called like {noun}'
 
 
@@ -432,9 +432,10 @@ def read_person_columns(
 
 
 def _is_category(cells: pd.Series) -> bool:
-    """Check whether a covariate is a category: without numbers, or with labels such as `001`."""
+    """Check whether a covariate is a category: no numbers, words of sexes, or labels as `001`."""
     known = cells.dropna()
-    is_text = to_numbers(known).isna().all() or any(map(PADDED.fullmatch, known))
+    is_word = sex_of if means(cells.name, 'sex') else PADDED.fullmatch
+    is_text = to_numbers(known).isna().all() or any(map(is_word, known))
     return bool(is_text) and not means(cells.name, 'age', 'icv')
 
 

@@ -80,12 +80,6 @@ def visit_columns(visits: Iterable[Visit], prefix: str = 'sub-') -> pd.DataFrame
     return pd.DataFrame(cells, names, [PARTICIPANT, SESSION])[columns]
 
 
-def of_sessions(visits: Iterable[Visit], labels: Iterable[str]) -> list[Visit]:
-    """Keep visits of these sessions and visits without a session, each once; no label: all."""
-    wanted = {label.removeprefix('ses-') for label in labels}
-    return [visit for visit in dict.fromkeys(visits) if not wanted or visit[1] in {None, *wanted}]
-
-
 def order_visits(
     described: pd.DataFrame, visits: Mapping[str, Visit], bids_dir: Path | None
 ) -> pd.DataFrame:

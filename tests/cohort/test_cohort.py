@@ -267,10 +267,10 @@ def test_a_covariate_is_the_column_that_is_used(tmp_path):
     [
         ({}, {}, None),
         ({'age': None, 'interview_age': 700}, {}, 'age (no column is called like age)'),
-        ({'sex': 'F'}, {}, 'sex (sex is the same in everyone)'),
+        ({'sex': 'F'}, {}, 'sex (sex has one value at most)'),
         ({'icv': None}, {}, 'head size (no column is called like head size)'),
         ({}, {'covariates': ('age', 'icv'), 'site_column': 'none'}, '--site-column none'),
-        ({'site': 'A'}, {}, 'site (site is the same in everyone)'),
+        ({'site': 'A'}, {}, 'site (site has one value at most)'),
     ],
 )
 def test_what_is_not_corrected_is_told(tmp_path, change, options, notes):
