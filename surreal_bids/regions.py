@@ -362,9 +362,9 @@ def is_total(column: str) -> bool:
     return named or muse_number(column) in DERIVED or muse_index(column) in VENTRICLES
 
 
-def is_region(column: str) -> bool:
-    """Check whether a column is called like a region of an atlas, or like a sum of regions."""
-    return is_total(column) or bool(recognise([column]) or freesurfer_regions([column]))
+def atlas_columns(columns: Sequence[str]) -> set[str]:
+    """Return the columns that are called like a region of an atlas, or like a sum of regions."""
+    return {c for c in columns if is_total(c) or recognise([c])} | {*freesurfer_regions(columns)}
 
 
 def find_totals(columns: Sequence[str]) -> list[str]:

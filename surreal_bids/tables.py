@@ -218,9 +218,9 @@ def read_table(path: Path) -> Table:
     separator = _separator(content)
     rows = _rows(path, content, separator)
     header = [' '.join(name.split()) for name in rows.pop(min(rows))]
-    if len(header) > 1 and {*map(len, rows.values())} == {len(header) + 1}:
-        # R writes the names of rows without a header; others end every row with a separator.
-        header = ['', *header] if any(row[-1] for row in rows.values()) else [*header, '']
+    last = ''.join(row[-1] for row in rows.values()).strip()  # Empty if rows end in a separator.
+    if len(header) > 1 and last and {*map(len, rows.values())} == {len(header) + 1}:
+        header = ['', *header]  # R writes the names of rows without a header.
     _check_shape(path, header, rows)
     cells = np.array([*rows.values()], object).reshape(len(rows), len(header))
     known: dict[str, np.ndarray] = {}

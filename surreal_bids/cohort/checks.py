@@ -263,8 +263,9 @@ def levels(study: Study) -> Iterator[Finding]:
             yield Finding(f'{name} writes one level in several ways: {list_briefly(twice)}')
         words = found.map(sex_of)
         if means(name, 'sex') and words.isna().any() and words.notna().any():
-            strange = found[words.isna()]
-            yield Finding(f'{name} of {strange.index[0]} is {strange.iloc[0]}; others are F and M')
+            strange = words.isna() == (words.isna().mean() <= 0.5)
+            who, others = found.index[strange][0], list_briefly(sorted(set(found[~strange])))
+            yield Finding(f'{name} of {who} is {found[who]}; others are {others}')
 
 
 def _other_codes(found: pd.Series, study: Study) -> Iterator[Finding]:
@@ -392,9 +393,9 @@ def sites(study: Study) -> Iterator[Finding]:
 
 def unrelated_size(study: Study) -> Iterator[Finding]:
     """Head sizes that may be of other participants."""
-    if study.icv is None or not study.has_volumes or study.icv.nunique() < FEW_CONTROLS:
+    if study.icv is None or not study.has_volumes or len(study.icv) < MIN_FOR_OUTLIERS:
         return
-    r = study.icv.corr(study.features.sum(axis=1), method='spearman')
+    r = study.icv.rank().corr(study.features.sum(axis=1).rank())
     if r < MIN_RELATED:
         yield Finding(
             f'{study.icv.name} is hardly related to the volumes (correlation {r:.2f})',
@@ -403,10 +404,11 @@ def unrelated_size(study: Study) -> Iterator[Finding]:
 
 
 def constant(study: Study) -> Iterator[Finding]:
-    """Covariates and head sizes that are the same in everyone."""
-    for name in (*study.options.covariates, *([study.icv.name] if study.icv is not None else ())):
-        if study.model is None and study.people[name].nunique() < 2:
-            yield Finding(f'{name} is the same in everyone', 'It corrects for nothing')
+    """Numeric covariates and head sizes that are the same in all controls."""
+    known = study.people[study.controls].select_dtypes('number')
+    if study.model is None and len(known) > 1:
+        for name in known.columns[known.nunique() < 2]:
+            yield Finding(f'{name} is the same in all controls')
 
 
 def few_controls(study: Study) -> Iterator[Finding]:
@@ -474,6 +476,7 @@ FEW_AT_SITES = Check(
 CHECKS = (
     Check(negative, 'stop', 'use volumes as measured, or add --covariates none --icv none'),
     Check(other_unit, 'stop', 'convert all to mm3, or to the unit of the model'),
+    Check(constant, 'stop', 'correct it, or leave it out (--covariates, --icv none)'),
     Check(not_in_years, 'stop', 'write ages in years'),
     Check(levels, 'stop', 'correct the column, or use others (--covariates, --site-column)'),
     Check(same_as_group, 'stop', 'remove it from --covariates, as it would remove the disease'),
@@ -484,7 +487,6 @@ CHECKS = (
     Check(far_volumes, 'exclude', SEGMENTATION),
     Check(outlying, 'exclude', SEGMENTATION),
     Check(sites, 'exclude', 'merge sites, or use --site-column none'),
-    Check(constant, 'warn', 'Correct the column, or leave it out'),
     Check(few_controls, 'warn', 'Add controls, or compare patients with each other only'),
     FEW_AT_SITES,
     Check(ages_outside, 'warn', 'Add controls of these ages, or use a model trained on them'),
@@ -511,8 +513,7 @@ def run_checks(study: Study, source: str) -> tuple[Study, Reasons, list[Caution]
             elif check.severity == 'warn':
                 cautions.append(Caution(*found[:2], check.remedy, check.about))
             else:
-                why = {row: f'{text}; {check.remedy}' for row, text in found.rows.items()}
-                reasons = why | reasons
+                reasons = {n: f'{why}; {check.remedy}' for n, why in found.rows.items()} | reasons
         if len(reasons) > 0 and check.severity == 'exclude':
             study = study.without(reasons)
     if stops:
@@ -541,8 +542,8 @@ def require_groups(study: Study, reasons: Reasons, both: bool) -> None:
             raise DataError(
                 f'{counted(n_left, SINGULAR[name])} left of {n_all}, but at least {minimum} and '
                 f'half of them are needed; excluded: {summarise_reasons(reasons.values())}. '
-                'Correct the tables and labels, add participants, or go without a column '
-                '(--covariates, --icv none, --site-column none)'
+                'Correct the tables and labels, add participants (--participant-label), or go '
+                'without a column (--covariates, --icv none, --site-column none)'
             )
 
 

@@ -35,11 +35,11 @@ from surreal_bids.regions import (
     Feature,
     FeatureList,
     are_numbered_otherwise,
+    atlas_columns,
     build_features,
     feature_set,
     find_totals,
     freesurfer_regions,
-    is_region,
     muse_index,
     recognise,
     side_of,
@@ -154,10 +154,10 @@ def choose_features(volumes: Table, used: Collection[str], alone: bool = False) 
     """
     columns = [c for c in volumes.columns if c not in used and not means(c, *NAMES)]
     totals = find_totals(columns)
-    named = [c for c in columns if c not in totals]
+    named = [c for c in columns if c not in totals and volumes.text[c].any()]
     numeric = [c for c in named if volumes.share_of_numbers(c) > MOSTLY_NUMBERS]
     with prefix_errors(volumes.source):
-        muse = [] if are_numbered_otherwise(named) else list(recognise(named))
+        muse = [] if are_numbered_otherwise(numeric) else list(recognise(named))
         known = max(freesurfer_regions(named), muse, key=len)
     needed = (HALF_MATCH if alone else MOST_MATCH) * len(numeric)
     regions = known if len(known) > needed else numeric * (not alone)
@@ -354,7 +354,8 @@ def describe_corrections(
     sized
         As of :func:`choose_columns`.
     """
-    done = {name: noun_of(name) for name in options.covariates}
+    varying = [c for c in options.covariates if len(set(people.categories(c).dropna())) > 1]
+    done = {name: noun_of(name) for name in varying}
     if options.uses_icv:
         done[f'head size ({options.icv_column}; --icv {options.icv})'] = 'head size'
     if options.site_column:
@@ -365,8 +366,9 @@ def describe_corrections(
         'head size': '--icv none' * (config.icv == NONE) or 'features are no volumes' * (not sized),
         'site': '--site-column none' * (config.site_column == NONE),
     }
+    alike = {noun_of(name): f'{name} has at most one value' for name in people.columns}
     lacking = {
-        noun: f'{noun} ({why or _why_unknown(people, noun)})'
+        noun: f'{noun} ({why or alike.get(noun, f"no column is called like {noun}")})'
         for noun, why in chosen.items()
         if noun not in done.values()
     }
@@ -382,12 +384,6 @@ def describe_corrections(
         PARTICIPANTS,
     )
     return notes, [caution] * bool(doubts)
-
-
-def _why_unknown(people: Table, noun: str) -> str:
-    """Say why no column has a role."""
-    found = [f'{name} has one value at most' for name in people.columns if noun_of(name) == noun]
-    return found[0] if found else f'no column is called like {noun}'
 
 
 def read_person_columns(
@@ -594,7 +590,7 @@ def uses_of_columns(
         Facts about visits, joined from the tables.
     """
     rows, source = [], {name: people.source_of(name) for name in people.columns}
-    no_facts = {*people.joined, *filter(is_region, tables[0].columns)}
+    no_facts = {*people.joined, *atlas_columns(tables[0].columns)}
     for table in tables:
         own = people.text[[name for name in people.columns if source[name] == table.source]]
         uses = {table.id_column: 'id', table.session_column or '': 'session'}

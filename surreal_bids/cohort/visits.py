@@ -22,13 +22,12 @@ DATE, AGE, NAME = 'date', 'age', 'name'
 
 DAYS_PER_YEAR = 365.25
 
-OTHER = 2
+LATER = 2
 STAGES = {
     **dict.fromkeys(('screening', 'screen', 'sc'), 0),
     **dict.fromkeys(('baseline', 'base', 'bl', 'pre', 'before', 'test', 'first'), 1),
-    **dict.fromkeys(('followup', 'fu', 'retest', 'rescan', 'repeat', 'second'), 3),
 }
-"""Words of session labels, by their order in time; a number may follow, as in `post2`."""
+"""Words of session labels that come first, by their order in time; all other words come later."""
 
 DAYS = {
     **dict.fromkeys(('w', 'wk', 'week', 'weeks'), 7.0),
@@ -52,7 +51,7 @@ def _natural(label: str) -> list[tuple[int, str]]:
 
 def _by_stage(session: str) -> tuple[int, float, list[tuple[int, str]]]:
     """Return a key that sorts `pre` before `post`, `M6` before `m12`, and both before `y2`."""
-    stage, days = STAGES.get(_word(session), OTHER), DAYS.get(_word(session), 0.0)
+    stage, days = STAGES.get(_word(session), LATER), DAYS.get(_word(session), 0.0)
     number = re.search(r'\d+', session) if days else None
     return stage, days * int(number[0] if number else 0), _natural(session.casefold())
 
@@ -66,7 +65,7 @@ def _are_in_order(own: pd.DataFrame) -> bool:
     """Check whether visits are sorted by time, or their labels by one word per stage or letters."""
     labels = own[SESSION].str.removeprefix('ses-').str.casefold()
     words = {'time' if word in DAYS else word for word in map(_word, labels)}
-    stages = {STAGES.get(word, OTHER) for word in words}
+    stages = {STAGES.get(word, LATER) for word in words}
     are_told = len(stages) == len(words) or {*labels} <= set(ascii_lowercase)
     return are_told or NAME not in {*own['order_by']}
 

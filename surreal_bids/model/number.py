@@ -48,11 +48,10 @@ PERMUTATIONS = 39
 """At most; the smallest possible p is 1/40."""
 ENOUGH = 5
 """Permutations that do as well as the data, after which no more are tried."""
-LEAST_STABILITY = (0.85, 0.7, 0.6)
-"""Minimum correlation of severities at which one pattern, the lesser of two, and the least of more
-count as reproduced. The mean difference between two groups is similar in all subsamples even if it
-means nothing, so one pattern reaches up to 0.8 by chance; a second one too many reaches 0.65, and a
-third 0.55."""
+LEAST_FOR_ONE, LEAST_FOR_SEVERAL = 0.85, 0.7
+"""Minimum correlation of severities at which one pattern counts as reproduced, and the least of
+several. The mean difference between two groups is similar in all subsamples even if it means
+nothing, so one pattern reaches up to 0.8 by chance; one too many of several reaches 0.65."""
 LEAST_SPREAD = 0.08
 """A pattern whose severities have a smaller standard deviation than this, of the 0.29 of U[0, 1],
 is not measured at all: a chance difference between the groups in a region or two."""
@@ -69,7 +68,7 @@ _SUBSAMPLE, _PERMUTATION, _REPRODUCTION = 1, 2, 3
 
 def least_stability(n_patterns: int) -> float:
     """Return how well patterns have to be reproduced in subsamples, which share participants."""
-    return LEAST_STABILITY[min(n_patterns, len(LEAST_STABILITY)) - 1]
+    return LEAST_FOR_ONE if n_patterns == 1 else LEAST_FOR_SEVERAL
 
 
 @dataclass(frozen=True)
@@ -405,9 +404,9 @@ def _explain_chosen(
     second = max(others, key=lambda each: each.value - least_stability(each.n_patterns))
     sentences = [
         verdict,
-        f'Of the {"larger" if larger else "other"} numbers, {second.n_patterns} comes '
-        f'closest: {_reason(second, used)}, {_evidence(second)}. --n-patterns '
-        f'{second.n_patterns} shows {"it" if second.n_patterns == 1 else "them"}.',
+        f'The next best number is {second.n_patterns}: {_reason(second, used)}, '
+        f'{_evidence(second)}. --n-patterns {second.n_patterns} shows '
+        f'{"it" if second.n_patterns == 1 else "them"}.',
     ]
     if larger and n_patients < MANY_PATIENTS:
         sentences.append(
@@ -434,7 +433,7 @@ def _reason(found: Stability, used: int, is_requested: bool = False) -> str:
     """Why a number of patterns was chosen or not."""
     if not found.beats_chance:
         reason = 'no better than permuted data'
-    elif found.n_patterns > used or not found.is_reproduced:  # Limits of older models were higher.
+    elif not found.is_reproduced:
         reason = 'not reproducible'
     else:
         reason = '' if found.n_patterns == used else 'reproducible, but more patterns are too'

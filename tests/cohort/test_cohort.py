@@ -99,7 +99,7 @@ def test_ids_are_written_as_in_the_tables(tmp_path):
 def test_participants_can_be_chosen(tmp_path):
     labels = tuple(f'{k:03}' for k in range(10, 70))
     assert len(read(tmp_path, make_study(), participant_label=labels)) == 60
-    with pytest.raises(DataError, match=r'0 controls left of 2.*add participants'):
+    with pytest.raises(DataError, match=r'0 controls left of 2.*--participant-label'):
         read(tmp_path, make_study(), participant_label=('sub-001', '002'))
     for labels in ({'participant_label': ('001', '99')}, {'session_label': ('1', 'ses-99')}):
         with pytest.raises(NothingMatchedError, match=r'--(participant|session)-label .*99'):
@@ -267,10 +267,10 @@ def test_a_covariate_is_the_column_that_is_used(tmp_path):
     [
         ({}, {}, None),
         ({'age': None, 'interview_age': 700}, {}, 'age (no column is called like age)'),
-        ({'sex': 'F'}, {}, 'sex (sex has one value at most)'),
+        ({'sex': 'F'}, {}, 'sex (sex has at most one value)'),
         ({'icv': None}, {}, 'head size (no column is called like head size)'),
         ({}, {'covariates': ('age', 'icv'), 'site_column': 'none'}, '--site-column none'),
-        ({'site': 'A'}, {}, 'site (site has one value at most)'),
+        ({'site': 'A'}, {}, 'site (site has at most one value)'),
     ],
 )
 def test_what_is_not_corrected_is_told(tmp_path, change, options, notes):

@@ -6,7 +6,7 @@ import pytest
 
 from surreal_bids.model.factors import fit_samples
 from surreal_bids.model.number import (
-    LEAST_STABILITY,
+    LEAST_FOR_ONE,
     PERMUTATIONS,
     REPRODUCTIONS,
     Number,
@@ -51,7 +51,7 @@ def test_the_true_number_of_patterns_is_chosen(few_permutations):
     assert number.n_patterns == 3
     chosen = number.stabilities[2]
     assert len(chosen.null) == FEW
-    assert max(chosen.null) < LEAST_STABILITY[0] < chosen.value
+    assert max(chosen.null) < LEAST_FOR_ONE < chosen.value
 
 
 @pytest.mark.slow
@@ -160,8 +160,8 @@ def test_the_choice_is_explained():
         '2 patterns chosen, the largest number that is supported: stability 0.85 in random '
         'subsamples (at least 0.7 needed), reached in none of 39 permutations (highest 0.31; '
         'p = 0.025).',
-        'Of the larger numbers, 3 comes closest: not reproducible, stability 0.48 in random '
-        'subsamples (at least 0.6 needed). --n-patterns 3 shows them.',
+        'The next best number is 3: not reproducible, stability 0.48 in random subsamples (at '
+        'least 0.7 needed). --n-patterns 3 shows them.',
         '2 patterns can be reproduced with 92 patients; with more patients, further ones may '
         'appear.',
     )
@@ -173,14 +173,14 @@ def test_the_choice_is_explained():
     ]
     assert len(explain_choice(number, 2, 900).sentences) == 2
     _, second = explain_choice(Number(2, (TRIED[0], TESTED)), 2, 92).sentences
-    assert 'other numbers, 1 comes closest: reproducible, but more patterns are too' in second
+    assert 'The next best number is 1: reproducible, but more patterns are too' in second
 
 
 def test_no_pattern_is_explained():
     chance = replace(TRIED[1], null=5 * (0.9,))
     explained = explain_choice(Number(0, (replace(TRIED[0], value=0.8), chance)), 0, 40)
     assert explained.sentences[0] == 'No pattern is supported.'
-    assert '2 comes closest: no better than permuted data' in explained.sentences[1]
+    assert 'The next best number is 2: no better than permuted data' in explained.sentences[1]
     assert explained.sentences[2].startswith('No pattern is reproduced with 40 patients')
     assert [row['reason'] for row in explained.rows] == [
         'not reproducible',
