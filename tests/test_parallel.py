@@ -212,6 +212,7 @@ if __name__ == '__main__':
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != 'linux', reason='interrupts a process group')
 def test_an_interrupted_worker_leaves_no_half_written_file(tmp_path):
     script = tmp_path / 'writer.py'

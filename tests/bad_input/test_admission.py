@@ -17,7 +17,7 @@ from surreal_bids.tables import MAX_LABEL
 from tests.bad_input.studies import N_CONTROLS, Study
 from tests.bad_input.test_bad_input import run, take
 
-pytestmark = pytest.mark.usefixtures('few_draws')
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('few_draws')]
 
 SEEDS = range(4)
 READERS = ('group', 'group_apply', 'add_site')
