@@ -506,7 +506,7 @@ class _Reader:
             if visit not in measured:
                 reasons[name] = absent
             elif visit not in known and (visit[0], None) not in known:
-                this = f' for session {visit[1] or "-"}' * (visit[0] in listed)
+                this = f' for session {visit[1] or "n/a"}' * (visit[0] in listed)
                 reasons[name] = f'no row in {self.people.source.name}{this}; add it'
         return reasons
 
