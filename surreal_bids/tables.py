@@ -219,7 +219,7 @@ def read_table(path: Path) -> Table:
     rows = _rows(path, content, separator)
     header = [' '.join(name.split()) for name in rows.pop(min(rows))]
     last = ''.join(row[-1] for row in rows.values()).strip()  # Empty if rows end in a separator.
-    if len(header) > 1 and last and {*map(len, rows.values())} == {len(header) + 1}:
+    if last and {*map(len, rows.values())} == {len(header) + 1}:
         header = ['', *header]  # R writes the names of rows without a header.
     _check_shape(path, header, rows)
     cells = np.array([*rows.values()], object).reshape(len(rows), len(header))
@@ -232,7 +232,7 @@ def read_table(path: Path) -> Table:
         column[:] = [None if c.lower() in MISSING_CELLS else c for c in map(str.strip, column)]
         if separator != ',':
             column[:] = _with_points(path, name, column.tolist())
-    text = pd.DataFrame(cells, [f'line {n}' for n in rows], header, dtype=object, copy=False)
+    text = pd.DataFrame(cells, [*map('line {}'.format, rows)], header, dtype=object, copy=False)
     return Table(path, text.drop(columns='', errors='ignore'), known=known)
 
 

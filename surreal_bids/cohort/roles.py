@@ -168,7 +168,7 @@ def choose_features(volumes: Table, used: Collection[str], alone: bool = False) 
             'or give the facts about participants in a table of their own'
         )
     lost = _lost(volumes, numeric, regions, alone)
-    kept = [name for name in regions if name not in lost]
+    kept = pd.Index(regions).difference(list(lost), sort=False).tolist()
     unused = dict.fromkeys(totals, 'sum of regions or fluid') | lost
     return Features(column_features(kept), unused, tuple(_warn_of_regions(lost, kept)))
 
@@ -354,8 +354,7 @@ def describe_corrections(
     sized
         As of :func:`choose_columns`.
     """
-    varying = [c for c in options.covariates if len(set(people.categories(c).dropna())) > 1]
-    done = {name: noun_of(name) for name in varying}
+    done = {c: noun_of(c) for c in options.covariates if len({*people.categories(c)} - {None}) > 1}
     if options.uses_icv:
         done[f'head size ({options.icv_column}; --icv {options.icv})'] = 'head size'
     if options.site_column:
@@ -375,8 +374,8 @@ def describe_corrections(
     notes = [f'Corrected for: {", ".join(done) or "nothing"}']
     notes += [f'Not corrected for: {", ".join(lacking.values())}'] * bool(lacking)
     sexes = people.text[columns_of(people.columns, 'sex')].nunique()
-    sound = ('site', 'sex' * bool(sexes.eq(1).any()))
-    doubts = [told for noun, told in lacking.items() if not chosen[noun] and noun not in sound]
+    sound = ('site', 'sex' * bool(sexes.eq(1).any()), *filter(chosen.get, chosen))
+    doubts = [told for noun, told in lacking.items() if noun not in sound]
     caution = Caution(
         f'Not corrected for {"; ".join(doubts)}',
         'Patterns may show differences in these instead of disease',

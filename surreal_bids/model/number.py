@@ -404,7 +404,8 @@ def _explain_chosen(
     second = max(others, key=lambda each: each.value - least_stability(each.n_patterns))
     sentences = [
         verdict,
-        f'The next best number is {second.n_patterns}: {_reason(second, used)}, '
+        f'The {"best larger" if larger else "next best"} number is {second.n_patterns}: '
+        f'{_reason(second, used)}, '
         f'{_evidence(second)}. --n-patterns {second.n_patterns} shows '
         f'{"it" if second.n_patterns == 1 else "them"}.',
     ]

@@ -160,7 +160,7 @@ def test_the_choice_is_explained():
         '2 patterns chosen, the largest number that is supported: stability 0.85 in random '
         'subsamples (at least 0.7 needed), reached in none of 39 permutations (highest 0.31; '
         'p = 0.025).',
-        'The next best number is 3: not reproducible, stability 0.48 in random subsamples (at '
+        'The best larger number is 3: not reproducible, stability 0.48 in random subsamples (at '
         'least 0.7 needed). --n-patterns 3 shows them.',
         '2 patterns can be reproduced with 92 patients; with more patients, further ones may '
         'appear.',
@@ -180,7 +180,7 @@ def test_no_pattern_is_explained():
     chance = replace(TRIED[1], null=5 * (0.9,))
     explained = explain_choice(Number(0, (replace(TRIED[0], value=0.8), chance)), 0, 40)
     assert explained.sentences[0] == 'No pattern is supported.'
-    assert 'The next best number is 2: no better than permuted data' in explained.sentences[1]
+    assert 'The best larger number is 2: no better than permuted data' in explained.sentences[1]
     assert explained.sentences[2].startswith('No pattern is reproduced with 40 patients')
     assert [row['reason'] for row in explained.rows] == [
         'not reproducible',
