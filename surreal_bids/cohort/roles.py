@@ -289,7 +289,7 @@ def choose_columns(
 
 
 def _usual_options(config: CohortOptions, people: Table, sized: bool) -> PreprocessingOptions:
-    """Return the options of a model to train: what is usual, unless the user says otherwise."""
+    """Return the options of a model to train: those of the user, else the defaults."""
     usual = filter(None, (_default(people, 'age'), _default(people, 'sex')))
     covariates = tuple(dict.fromkeys(config.covariates or usual))
     covariates = () if covariates == (NONE,) else covariates

@@ -136,6 +136,7 @@ def test_doubtful_dates_are_told(tmp_path, cells, said):
         ['w2', 'm3', '6mo', '1yr'],
         ['test', 'retest'],
         ['pre', 'post', 'post2'],
+        ['bl', 'v2', 'v10'],
         ['A', 'B', 'C'],
     ],
 )
