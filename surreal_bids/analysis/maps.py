@@ -397,6 +397,11 @@ class MappedCohort:
         paths = [files[str(visit)] for visit in mapped.visits.index]
         return cls(root, tissue, mapped.visits, paths, model)
 
+    @property
+    def not_comparable(self) -> pd.Index:
+        """Visits without a z-score, because no other control has their site or category."""
+        return self.visits.index[~self.model.estimable]
+
     def write(self, chosen: Collection[str], fwhm: float, n_threads: int) -> None:
         """Write the z-scores of the chosen visits, where controls have tissue.
 

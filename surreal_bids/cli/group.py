@@ -420,8 +420,7 @@ def _check_deviation_maps(config: AppConfig, cohort: Cohort, chosen: Cohort) -> 
         raise UsageError('--deviation-maps: --map-tissues is empty; give a tissue, such as GM')
     for tissue in config.map_tissues:
         mapped = MappedCohort.read(config.output_dir, cohort, tissue)
-        not_comparable = mapped.visits.index[~mapped.model.estimable]
-        lacking = not_comparable.intersection(chosen.visits.index)
+        lacking = mapped.not_comparable.intersection(chosen.visits.index)
         if len(lacking):
             LOGGER.warning(
                 Caution(
