@@ -29,8 +29,9 @@ PATTERN_COLUMNS = [
 LEAST_CHANGE = 0.3
 """Standard deviations of controls: smaller changes occur where a simulated pattern has none."""
 
-LEAST_GROWTH = 0.6
-"""The same for enlargement, of which decomposers show up to 0.55 where volumes are only lost."""
+LARGE_CHANGE = 0.6
+"""The same for enlargement, of which decomposers show up to 0.55 where volumes are only lost. A
+loss beyond it is shown whatever it contributes: another pattern may share the region."""
 
 LEAST_SHARE = 0.5
 """Contribution to the R-index, as a part of an equal share of all regions, of those shown."""
@@ -42,7 +43,7 @@ def describe_patterns(
     """Describe what each pattern changes, as the decomposer assigns it.
 
     What a pattern changes is not what its R-index rests on: the network weighs regions that vary
-    little among controls more than others. A region is shown if both are clear.
+    little among controls more than others. A region is shown if both are clear, or its loss is large.
 
     Parameters
     ----------
@@ -63,7 +64,7 @@ def describe_patterns(
         for z-scores), `change_sd` (the same in standard deviations of controls), its standard error
         `change_sd_spread` (jackknife over folds, or the SD over members), the mean `contribution`,
         and whether the change is `shown`: beyond its spread and `LEAST_CHANGE` (enlargement:
-        `LEAST_GROWTH`), and contributing.
+        `LARGE_CHANGE`), and contributing or a loss beyond `LARGE_CHANGE`.
     """
     names, steps = list(model.pattern_names), model.preprocessing
     if not names:
@@ -79,8 +80,9 @@ def describe_patterns(
     of_features = own.reindex(columns=steps.features.names).astype(float)
     contribution = of_features.groupby(level=R_INDEX).mean().reindex(names).to_numpy()
     share = contribution / np.maximum(contribution, 0).sum(axis=1, keepdims=True)
-    least = np.where(change > 0, LEAST_GROWTH, LEAST_CHANGE)
-    shown = (np.abs(change) > np.fmax(spread, least)) & (share > LEAST_SHARE / len(features))
+    least = np.where(change > 0, LARGE_CHANGE, LEAST_CHANGE)
+    matters = (share > LEAST_SHARE / len(features)) | (change < -LARGE_CHANGE)
+    shown = (np.abs(change) > np.fmax(spread, least)) & matters
     relative = 100 * np.asarray(steps.normaliser.sd_) / np.asarray(steps.normaliser.mean_)
     if steps.features.are_z_scores:
         relative = np.full_like(relative, np.nan)
@@ -149,6 +151,6 @@ def write_pattern_maps(root: Path, patterns: pd.DataFrame, whose: str = 'patient
         write_image(target, paint_regions(labels, values_by_region(rows[rows['shown']])))
         text = (
             f'Mean change in {whose} attributed to {name}, in standard deviations of controls; 0 '
-            'where it does not exceed its spread or does not contribute to the R-index'
+            'where the region is not part of the pattern (column shown of the table)'
         )
         write_sidecar('pattern_map', target, {'Description': text})

@@ -12,6 +12,7 @@ from surreal_bids.analysis import patterns
 from surreal_bids.analysis.engine import Analysis
 from surreal_bids.analysis.outputs import write_tables
 from surreal_bids.analysis.patterns import (
+    LARGE_CHANGE,
     LEAST_CHANGE,
     PATTERN_COLUMNS,
     describe_patterns,
@@ -91,7 +92,9 @@ def test_the_table_of_patterns_has_a_row_a_region_and_pattern(cohort, selected):
     np.testing.assert_allclose(table['change_percent'], expected)
     clear = table['change_sd'].abs() > np.fmax(table['change_sd_spread'], LEAST_CHANGE)
     assert clear[table['shown']].all()
-    assert (table.loc[table['shown'], 'contribution'] > 0).all()
+    lost = table['change_sd'] < -np.fmax(table['change_sd_spread'], LARGE_CHANGE)
+    assert table.loc[lost, 'shown'].all()
+    assert (table.loc[table['shown'] & ~lost, 'contribution'] > 0).all()
     assert set(table['shown']) == {True, False}
 
 
