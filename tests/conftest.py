@@ -92,6 +92,8 @@ def drawing_few() -> Iterator[None]:
         patch.setattr('surreal_bids.model.factors.DESCENT_STEPS', 10)
         patch.setattr('surreal_bids.model.factors.LONG', Schedule(15, 0))
         patch.setattr('surreal_bids.model.factors.SHORT', Schedule(12, 5))
+        patch.setattr('surreal_bids.model.factors.OF_SUBSAMPLE', Schedule(12, 0))
+        patch.setattr('surreal_bids.model.number.REPEATS', 1)
         patch.setattr('surreal_bids.model.factors.ROTATIONS', 0)
         patch.setattr('surreal_bids.model.factors.HIGHER_PENALTIES', ())
         patch.setattr('surreal_bids.harmonization.quality.N_FOLDS', 2)

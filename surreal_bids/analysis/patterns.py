@@ -43,7 +43,8 @@ def describe_patterns(
     """Describe what each pattern changes, as the decomposer assigns it.
 
     What a pattern changes is not what its R-index rests on: the network weighs regions that vary
-    little among controls more than others. A region is shown if both are clear, or its loss is large.
+    little among controls more than others. A region is shown if both are clear, or if its loss is
+    large.
 
     Parameters
     ----------

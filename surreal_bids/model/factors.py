@@ -624,6 +624,9 @@ AS_LIKELY = 1e-3
 """The first of the starts is taken whose mean log-density is within this of the highest."""
 LONG, SHORT = Schedule(40, 0), Schedule(25, 10)
 """Iterations of a final fit, and of fits that are compared with each other."""
+SUBSAMPLE_PENALTY, OF_SUBSAMPLE = 0.35, Schedule(25, 0)
+"""Penalty and iterations of fits to subsamples: with more of either prior, dense patterns of few
+patients are lost in most of them."""
 MOST_PEOPLE = 3000
 """Factors are fitted to no more participants of a group than this, spread over the table."""
 
@@ -780,14 +783,12 @@ def refit(
 def fit_samples(
     cn: Floats, pt: Floats, samples: Sequence[Rows], n_patterns: int, device: str = 'cpu'
 ) -> list[Factors]:
-    """Fit M patterns to some of the participants, as often as there are samples.
-
-    The penalty is the usual one.
-    """
+    """Fit M patterns to some of the participants, as often as there are samples."""
     marked = _samples(cn, pt, samples, device)
-    own, fits, density = _fit_from(marked, [None], n_patterns, [USUAL_PENALTY], SHORT)
+    penalty = SUBSAMPLE_PENALTY
+    own, fits, density = _fit_from(marked, [None], n_patterns, [penalty], OF_SUBSAMPLE)
     rows = _best_starts(own, density, len(samples))[0].tolist()
-    return [_factors(own, fits, row, USUAL_PENALTY) for row in rows]
+    return [_factors(own, fits, row, penalty) for row in rows]
 
 
 def _samples(cn: Floats, pt: Floats, samples: Sequence[Rows], device: str) -> Samples:
