@@ -138,22 +138,16 @@ def add_table_parser(subparsers: Any) -> None:
 
 def _add_counts(parser: argparse.ArgumentParser, n_cn: int, n_pt: int, seed: int) -> None:
     """Add what both simulations have: how many participants, and the seed."""
-    for name, default, meaning in (
-        ('--n-cn', n_cn, 'number of controls'),
-        ('--n-pt', n_pt, 'number of patients'),
-    ):
-        parser.add_argument(
-            name, type=int, default=default, metavar='N', help=f'{meaning} (default: {default})'
-        )
-    parser.add_argument(
-        '--random-seed',
-        '--seed',
-        dest='seed',
-        type=int,
-        default=seed,
-        metavar='N',
-        help=f'seed of all random numbers (default: {seed})',
-    )
+    _add_number(parser, '--n-cn', n_cn, 'number of controls')
+    _add_number(parser, '--n-pt', n_pt, 'number of patients')
+    _add_number(parser, '--random-seed', seed, 'seed of all random numbers', '--seed', dest='seed')
+
+
+def _add_number(
+    parser: argparse.ArgumentParser, name: str, default: int, text: str, *also: str, **details: Any
+) -> None:
+    text = f'{text} (default: {default})'
+    parser.add_argument(name, *also, type=int, default=default, metavar='N', help=text, **details)
 
 
 def run_table(arguments: argparse.Namespace) -> int:
@@ -214,21 +208,10 @@ def add_cohort_parser(subparsers: Any) -> None:
     plan = CohortPlan()
     parser.add_argument('out', type=Path, metavar='OUT', help='folder to write the dataset to')
     _add_counts(parser, plan.n_cn, plan.n_pt, plan.seed)
-    parser.add_argument(
-        '--sites',
-        type=int,
-        default=plan.sites,
-        metavar='N',
-        help=f'number of sites (default: {plan.sites})',
-    )
-    parser.add_argument(
-        '--patterns',
-        type=int,
-        default=plan.patterns,
-        metavar='N',
-        help='number of patterns of atrophy: the first of '
-        f'{", ".join(name for name, _ in PATTERNS)} (default: {plan.patterns})',
-    )
+    _add_number(parser, '--sites', plan.sites, 'number of sites')
+    known = ', '.join(name for name, _ in PATTERNS)
+    text = f'number of patterns of atrophy: the first of {known}'
+    _add_number(parser, '--patterns', plan.patterns, text)
     sizes = ','.join(f'{size:g}' for size in VOXEL_SIZES_MM)
     parser.add_argument(
         '--voxel-size',
@@ -238,14 +221,8 @@ def add_cohort_parser(subparsers: Any) -> None:
         metavar=f'{{{sizes}}}',
         help=f'voxel size in mm (default: {plan.voxel_size:g})',
     )
-    parser.add_argument(
-        '--atlases',
-        type=int,
-        default=plan.atlases,
-        metavar='N',
-        help='also simulate N healthy brains, skull-stripped and labelled, as an atlas set '
-        f'(default: {plan.atlases})',
-    )
+    text = 'also simulate N healthy brains, skull-stripped and labelled, as an atlas set'
+    _add_number(parser, '--atlases', plan.atlases, text)
     parser.add_argument(
         '--skull-stripped',
         dest='stripped',

@@ -306,7 +306,6 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             for n_patterns in candidates
             for setting in self._train(n_patterns, sample, checkpoint_dir, like)
         ]
-        self.members_ = [m for setting in settings for m in setting.members]
         self.agreement_ = [setting.record(hyper.core_members) for setting in settings]
         winner = choose_setting(settings, hyper)
         self.weights_, self.selected_, used = form_consensus(winner, hyper)

@@ -785,10 +785,9 @@ def fit_samples(
 ) -> list[Factors]:
     """Fit M patterns to some of the participants, as often as there are samples."""
     marked = _samples(cn, pt, samples, device)
-    penalty = SUBSAMPLE_PENALTY
-    own, fits, density = _fit_from(marked, [None], n_patterns, [penalty], OF_SUBSAMPLE)
+    own, fits, density = _fit_from(marked, [None], n_patterns, [SUBSAMPLE_PENALTY], OF_SUBSAMPLE)
     rows = _best_starts(own, density, len(samples))[0].tolist()
-    return [_factors(own, fits, row, penalty) for row in rows]
+    return [_factors(own, fits, row, SUBSAMPLE_PENALTY) for row in rows]
 
 
 def _samples(cn: Floats, pt: Floats, samples: Sequence[Rows], device: str) -> Samples:

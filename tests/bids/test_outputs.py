@@ -195,7 +195,7 @@ def _write_example(name, row, path):
         write_sidecar(name, path, {**kept, **metadata})
 
 
-def _validation_errors(root):
+def validation_errors(root):
     validator = Path(sys.executable).with_name('bids-validator-deno')
     done = subprocess.run(
         [validator, '--format', 'json', str(root)], capture_output=True, check=False, text=True
@@ -214,9 +214,9 @@ def test_the_validator_accepts_every_name_and_no_other(tmp_path, monkeypatch, se
     monkeypatch.setenv('SURREAL_BIDS_IMAGE', 'host.example/lab/surreal_bids:v1')
     monkeypatch.setenv('SURREAL_BIDS_SOURCE', 'https://example.org/code')
     start_dataset(tmp_path, tmp_path.parent, {'Name': 'Study'})
-    assert _validation_errors(tmp_path) == []
+    assert validation_errors(tmp_path) == []
     write_text(tmp_path / 'sub-01' / 'anat' / 'sub-01_colour-red_T1w.nii.gz', '')
-    assert {issue['location'] for issue in _validation_errors(tmp_path)} == {
+    assert {issue['location'] for issue in validation_errors(tmp_path)} == {
         '/sub-01/anat/sub-01_colour-red_T1w.nii.gz'
     }
 

@@ -24,6 +24,7 @@ from surreal_bids.cli.simulate import main as simulate
 from surreal_bids.config import AppConfig
 from surreal_bids.files import write_image
 from surreal_bids.reports.participant import ERRORS, read_parts
+from tests.bids.test_outputs import validation_errors
 from tests.cli.tiny_study import write_study
 from tests.interfaces import phantom
 
@@ -65,15 +66,6 @@ def _times(root):
     return {path: path.stat().st_mtime_ns for path in outputs if path.parent != root}
 
 
-def _validation_errors(root):
-    validator = Path(sys.executable).with_name('bids-validator-deno')
-    done = subprocess.run(
-        [validator, '--format', 'json', str(root)], capture_output=True, check=False, text=True
-    )
-    issues = json.loads(done.stdout)['issues']['issues']
-    return [issue for issue in issues if issue['severity'] == 'error']
-
-
 def _run_until(arguments, log, text):
     """Run the app in processes of its own, and kill them all once the log has a text."""
     process = subprocess.Popen([sys.executable, RUN_PY, *arguments], start_new_session=True)
@@ -111,7 +103,7 @@ def test_killed_in_the_middle_it_resumes_with_the_same_result(tmp_path, capsys):
             assert found[name] == content, name
         else:
             np.testing.assert_allclose(found[name], content, atol=1e-6, err_msg=str(name))
-    assert _validation_errors(root) == []
+    assert validation_errors(root) == []
 
 
 @pytest.fixture
@@ -227,7 +219,7 @@ def test_what_exists_is_used_and_bad_people_do_not_stop_others(tmp_path, capsys)
         sidecar = json.loads(Path(f'{stem}_seg-dlmuse_dseg.json').read_text())
         assert sidecar['Sources'][0].startswith('bids:dlmuse:sub-01/ses-')
     assert 'ses-a' in (out / 'sub-01.html').read_text()
-    assert _validation_errors(out) == []
+    assert validation_errors(out) == []
     (out / 'sub-01.html').unlink()
     again = [*arguments, '-d', f'dlmuse={tmp_path / "dlmuse"}', '--reports-only']
     assert main([*again, '--participant-label', '01', '03']) == 1
