@@ -50,10 +50,10 @@ PERMUTATIONS = 39
 """At most; the smallest possible p is 1/40."""
 ENOUGH = 5
 """Permutations that do as well as the data, after which no more are tried."""
-LEAST_FOR_ONE, LEAST_FOR_SEVERAL = 0.85, 0.75
+LEAST_FOR_ONE, LEAST_FOR_SEVERAL = 0.85, 0.72
 """Minimum correlation of severities at which one pattern counts as reproduced, and the least of
 several. The mean difference between two groups is similar in all subsamples even if it means
-nothing, so one pattern reaches up to 0.8 by chance; one too many of several has reached 0.73."""
+nothing, so one pattern reaches up to 0.8 by chance; one too many of several reaches 0.71."""
 LEAST_SPREAD = 0.08
 """A pattern whose severities have a smaller standard deviation than this, of the 0.29 of U[0, 1],
 is not measured at all: a chance difference between the groups in a region or two."""

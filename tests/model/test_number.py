@@ -165,10 +165,10 @@ def test_the_choice_is_explained():
     explained = explain_choice(number, 2, 92)
     assert explained.sentences == (
         '2 patterns chosen, the largest number that is supported: stability 0.85 in random '
-        'subsamples (at least 0.75 needed), reached in none of 39 permutations (highest 0.31; '
+        'subsamples (at least 0.72 needed), reached in none of 39 permutations (highest 0.31; '
         'p = 0.025).',
         'The best larger number is 3: not reproducible, stability 0.48 in random subsamples (at '
-        'least 0.75 needed). --n-patterns 3 shows them.',
+        'least 0.72 needed). --n-patterns 3 shows them.',
         '2 patterns can be reproduced with 92 patients; with more patients, further ones may '
         'appear.',
     )
