@@ -25,8 +25,8 @@ from tqdm import tqdm
 from surreal_bids.cohort.cohort import read_cohort
 from surreal_bids.files import write_tsv
 from surreal_bids.harmonization.quality import without_warnings
-from surreal_bids.model.factors import fit_samples
-from surreal_bids.model.number import Stability, stability
+from surreal_bids.model.factors import fit_factors
+from surreal_bids.model.number import Stability, measure_stability
 from surreal_bids.parallel import in_threads, set_threads
 from surreal_bids.regions import muse_indices
 from surreal_bids.rindices.model import prepare
@@ -60,7 +60,7 @@ class Seen(NamedTuple):
     cn: np.ndarray
     pt: np.ndarray
     severities: np.ndarray
-    seed: Sequence[int]
+    seed: int
 
 
 def true_covariance() -> np.ndarray:
@@ -120,15 +120,14 @@ def draw_study(size: tuple[int, int], sites: int, loss: float, patterns: str, se
         X, sick = prepare(cohort).arrays
     patients = cohort.visits.index[cohort.is_patient]
     values = X.to_numpy()
-    return Seen(values[~sick], values[sick], truth.loc[patients].to_numpy(), (seed, *size))
+    return Seen(values[~sick], values[sick], truth.loc[patients].to_numpy(), seed)
 
 
 def examine(seen: Seen) -> tuple[float, float, bool]:
     """Find patterns by linear factors: reproducibility, c-index, whether all are reproduced."""
     cn, pt, severities, seed = seen
-    value = stability(cn, pt, N_PATTERNS, seed)
-    everyone = (np.arange(len(cn)), np.arange(len(pt)))
-    (factors,) = fit_samples(cn, pt, [everyone], N_PATTERNS)
+    value = measure_stability(cn, pt, (N_PATTERNS,), seed)[N_PATTERNS]
+    factors = fit_factors(cn, pt, N_PATTERNS)
     c_index = pattern_c_index(factors.severities(pt), severities)
     return value, c_index, Stability(N_PATTERNS, value).is_supported
 

@@ -59,7 +59,7 @@ run(
 # - **The number of patterns** (M) that are stable across subsamples of the participants. Zero is a
 #   valid result; no R-indices are then written.
 # - **Reproducibility**: the correlation of each R-index with the severities that are estimated in
-#   random subsamples of the participants. Below 0.7 (0.85 if there is only
+#   random subsamples of the participants. Below 0.75 (0.85 if there is only
 #   one), do not interpret the pattern.
 #
 # Then open ``model/report/group.html``: patterns, what to check, and who was excluded and why.

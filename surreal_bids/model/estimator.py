@@ -306,6 +306,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             for n_patterns in candidates
             for setting in self._train(n_patterns, sample, checkpoint_dir, like)
         ]
+        self.members_ = [member for setting in settings for member in setting.members]
         self.agreement_ = [setting.record(hyper.core_members) for setting in settings]
         winner = choose_setting(settings, hyper)
         self.weights_, self.selected_, used = form_consensus(winner, hyper)

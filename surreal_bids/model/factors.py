@@ -625,8 +625,8 @@ AS_LIKELY = 1e-3
 LONG, SHORT = Schedule(40, 0), Schedule(25, 10)
 """Iterations of a final fit, and of fits that are compared with each other."""
 SUBSAMPLE_PENALTY, OF_SUBSAMPLE = 0.35, Schedule(25, 0)
-"""Penalty and iterations of fits to subsamples: with more of either prior, dense patterns of few
-patients are lost in most of them."""
+"""Penalty and iterations of fits to subsamples: with a higher penalty, or a normal prior in the
+first iterations, dense patterns of few patients are lost in most of them."""
 MOST_PEOPLE = 3000
 """Factors are fitted to no more participants of a group than this, spread over the table."""
 

@@ -44,16 +44,16 @@ MOST_PEOPLE = 2000
 stable too."""
 SUBSAMPLES = 10
 UNCLEAR, REPEATS = 0.15, 3
-"""A stability that is so close to the limit becomes the mean of three, each from other subsamples:
-one varies by 0.08. Permuted data have one, whose noise makes p at most too large."""
+"""A stability this close to its limit is replaced by the mean of three, each from other subsamples,
+since a single one varies by 0.08 (SD). Permuted data are measured once."""
 PERMUTATIONS = 39
 """At most; the smallest possible p is 1/40."""
 ENOUGH = 5
 """Permutations that do as well as the data, after which no more are tried."""
-LEAST_FOR_ONE, LEAST_FOR_SEVERAL = 0.85, 0.72
+LEAST_FOR_ONE, LEAST_FOR_SEVERAL = 0.85, 0.75
 """Minimum correlation of severities at which one pattern counts as reproduced, and the least of
 several. The mean difference between two groups is similar in all subsamples even if it means
-nothing, so one pattern reaches up to 0.8 by chance; one too many of several reaches 0.71."""
+nothing, so one pattern reaches up to 0.8 by chance; one too many of several reaches 0.73."""
 LEAST_SPREAD = 0.08
 """A pattern whose severities have a smaller standard deviation than this, of the 0.29 of U[0, 1],
 is not measured at all: a chance difference between the groups in a region or two."""
@@ -255,27 +255,32 @@ def null_stability(
     """Stability (up to `PERMUTATIONS` values) in data in which nobody is ill."""
     seeds = [(random_state, _PERMUTATION, k) for k in range(PERMUTATIONS)]
     drawn = ((*shuffle(np.random.default_rng(seed)), n_patterns, seed, device) for seed in seeds)
-    yield from _measure(stability, drawn, device)
+    yield from _stabilities(drawn, device)
 
 
-def _measure(
-    work: Callable[..., float], calls: Iterable[tuple[Any, ...]], device: str
-) -> Iterator[float]:
-    with one_thread():
-        yield from (in_threads if device == 'cpu' else map)(lambda each: work(*each), calls)
+def _stabilities(calls: Iterable[tuple[Any, ...]], device: str) -> Iterator[float]:
+    yield from (in_threads if device == 'cpu' else map)(lambda each: stability(*each), calls)
 
 
-def _mean_stability(
-    cn: Floats, pt: Floats, n_patterns: int, random_state: int, device: str
-) -> float:
-    """`stability`, repeated where chance may decide on which side of the limit it is."""
-    first, *others = ((random_state, _SUBSAMPLE, k) for k in range(REPEATS))
-    values = [stability(cn, pt, n_patterns, first, device)]
-    if abs(values[0] - least_stability(n_patterns)) < UNCLEAR:
-        values += [stability(cn, pt, n_patterns, seed, device) for seed in others]
-    return mean(values)
+def measure_stability(
+    cn: Floats, pt: Floats, numbers: Iterable[int], random_state: int, device: str = 'cpu'
+) -> dict[int, float]:
+    """`stability` with each number, repeated where chance may decide on which side of its limit."""
+    found: dict[int, list[float]] = {m: [] for m in sorted(numbers, reverse=True)}  # Slowest first.
+
+    def measure(asked: list[tuple[int, int]]) -> None:
+        calls = [(cn, pt, m, (random_state, _SUBSAMPLE, k), device) for m, k in asked]
+        for done, ((m, _), value) in enumerate(zip(asked, _stabilities(calls, device))):
+            report(done + 1, len(calls), f'{CHOICE}: stability with {m}')
+            found[m].append(value)
+
+    measure([(m, 0) for m in found])
+    unclear = [m for m in found if abs(found[m][0] - least_stability(m)) < UNCLEAR]
+    measure([(m, k) for m in unclear for k in range(1, REPEATS)])
+    return {m: mean(found[m]) for m in sorted(found)}
 
 
+@one_thread()
 def choose_number(
     cn: Floats,
     pt: Floats,
@@ -300,14 +305,10 @@ def choose_number(
         Where to compute.
     """
     shuffle = shuffle or shuffle_rows(cn, pt)
-    numbers = sorted(set(candidates))
-    calls = [(cn, pt, m, random_state, device) for m in numbers]
-    values = _measure(_mean_stability, calls, device)
-    found = {}
-    for place, (m, value) in enumerate(zip(numbers, values), start=1):
-        report(place, len(numbers), f'{CHOICE}: stability')
+    values = measure_stability(cn, pt, set(candidates), random_state, device)
+    found = {m: Stability(m, value) for m, value in values.items()}
+    for m, value in values.items():
         LOGGER.info('M=%d: stability %.2f', m, value)
-        found[m] = Stability(m, value)
     reproduced = [m for m in found if found[m].is_reproduced]
     for m in dict.fromkeys([*reversed(reproduced), min(found)]):
         null = null_stability(shuffle, m, random_state, device)

@@ -235,17 +235,15 @@ def test_people_without_the_features_of_the_model_are_refused(gan, table):
 
 
 def test_a_gpu_is_found_if_it_is_there(monkeypatch):
-    for there in (False, True):
-        monkeypatch.setattr('torch.backends.mps.is_available', lambda there=there: there)
-        monkeypatch.setattr('torch.cuda.is_available', lambda: False)
-        assert find_device('auto') == 'cpu'
-        with pytest.raises(UsageError, match='no CUDA device'):
-            find_device('cuda')
-        if there:
-            assert find_device('mps') == 'mps'
-        else:
-            with pytest.raises(UsageError, match='no MPS device'):
-                find_device('mps')
+    for name, backend in (('cuda', 'torch.cuda'), ('mps', 'torch.backends.mps')):
+        monkeypatch.setattr(f'{backend}.is_available', lambda: False)
+        with pytest.raises(UsageError, match=f'no {name.upper()} device'):
+            find_device(name)
+        monkeypatch.setattr(f'{backend}.is_available', lambda: True)
+        assert find_device(name) == name
+    assert find_device('auto') == 'cuda'
+    monkeypatch.setattr('torch.cuda.is_available', lambda: False)
+    assert find_device('auto') == 'cpu'  # mps is there, but has not been tried.
 
 
 @pytest.mark.slow
