@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import logging
 import os
@@ -106,6 +107,15 @@ def usable_cores() -> int:
 
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are ours: one line, and where to find help."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse unknown options here, so that those of a command are explained by its own help."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            near = difflib.get_close_matches(unknown[0].split('=')[0], self._option_string_actions)
+            meant = f'; did you mean {near[0]}?' if near else ''
+            self.error(f'unrecognized arguments: {" ".join(unknown)}{meant}')
+        return found, unknown
 
     def error(self, message: str) -> NoReturn:
         """Raise a :class:`UsageError`."""

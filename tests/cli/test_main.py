@@ -53,9 +53,10 @@ def test_an_interruption_is_130_and_a_bug_70(capsys):
 
 
 def test_wrong_usage_is_two_lines(capsys):
-    assert app.main(['in', 'out', 'group', '--covariate', 'age']) == 2
+    assert gan.main(['fit', 'v.tsv', '--out', 'm', '--covariate', 'age']) == 2
     assert capsys.readouterr().err == (
-        'error: unrecognized arguments: --covariate age\nSee "surreal-bids --help".\n'
+        'error: unrecognized arguments: --covariate age; did you mean --covariates?\n'
+        'See "surreal-gan fit --help".\n'
     )
 
 
