@@ -492,7 +492,7 @@ CHECKS = (
     Check(ages_outside, 'warn', 'Add controls of these ages, or use a model trained on them'),
     Check(unrelated_size, 'warn', 'Check that rows belong to the same participants'),
 )
-"""All checks, in order; docs/tables.md prints them."""
+"""All checks, in order; docs/tables.md lists them by the first sentence of their docstrings."""
 
 
 def run_checks(study: Study, source: str) -> tuple[Study, Reasons, list[Caution]]:
