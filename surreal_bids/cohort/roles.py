@@ -527,9 +527,10 @@ def _diagnosis(people: Table, config: CohortOptions, model: Requirements | None)
         return column
     if config.control_label == ('all',):
         return ''
+    near = alternatives(['diagnosis'], people.columns)
     everyone = ', or state that everyone is a control with --control-label all'
     raise DataError(
-        f'{_files(people)}: no column diagnosis, group or dx; name it with --group-column'
+        f'{_files(people)}: no column diagnosis, group or dx; {near}; name it with --group-column'
         f'{everyone * (model is not None)}, or add the table that has it with --participants'
     )
 

@@ -887,8 +887,8 @@ def require_regions(n_regions: int, n_patterns: Sequence[int], preset: str) -> N
     largest = max(1, *n_patterns, 0)
     if largest > most_patterns(n_regions):
         raise UsageError(
-            f'{n_regions} regions are too few for n_patterns {largest}: the preset {preset} needs '
-            'eight regions per pattern; use the preset iclr2022'
+            f'{n_regions} regions are too few for {counted(largest, "pattern")}: the preset '
+            f'{preset} needs eight regions per pattern; ask for fewer, or use the preset iclr2022'
         )
 
 

@@ -62,7 +62,7 @@ REPRODUCTIONS = 20
 """Subsamples in which the patterns of a model are to be reproduced."""
 MANY_PATIENTS = 500
 """With so many patients, simulated patterns that are dense, overlapping and correlated are all
-found; with 250, the number is too small in a fifth of the samples, and with 130 in half of them."""
+found; with 250, the number is too small in an eighth of the samples, and with 130 in a third."""
 CHOICE = 'number of patterns'
 _SUBSAMPLE, _PERMUTATION, _REPRODUCTION = 1, 2, 3
 """Streams of random numbers."""
@@ -421,15 +421,14 @@ def _explain_chosen(
     second = max(others, key=lambda each: each.value - least_stability(each.n_patterns))
     sentences = [
         verdict,
-        f'The {"best larger" if larger else "next best"} number is {second.n_patterns}: '
-        f'{_reason(second, used)}, '
-        f'{_evidence(second)}. --n-patterns {second.n_patterns} shows '
-        f'{"it" if second.n_patterns == 1 else "them"}.',
+        f'{"Of larger numbers, " if larger else ""}{second.n_patterns} comes closest: '
+        f'{_reason(second, used)}, {_evidence(second)}. '
+        f'To see {counted(second.n_patterns, "pattern")}, give --n-patterns {second.n_patterns}.',
     ]
     if larger and n_patients < MANY_PATIENTS:
         sentences.append(
-            f'{shown} reproduced with {counted(n_patients, "patient")}; with more patients, '
-            'further ones may appear.'
+            f'{shown} reproduced in a training sample with {counted(n_patients, "patient")}; with '
+            'more, further ones may appear.'
         )
     return sentences
 

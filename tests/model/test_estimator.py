@@ -221,7 +221,7 @@ def test_settings_that_make_no_sense_are_named(table, is_patient):
         ({'n_patterns': -1}, UsageError, 'at least 1'),
         ({'repetitions': 0}, UsageError, 'at least 1'),
         ({'ortho': -0.1}, UsageError, 'must not be negative'),
-        ({'preset': 'sparse'}, UsageError, '12 regions are too few for n_patterns 2'),
+        ({'preset': 'sparse'}, UsageError, '12 regions are too few for 2 patterns'),
     ):
         with pytest.raises(error, match=message):
             tiny_gan(**changes).fit(table, is_patient)

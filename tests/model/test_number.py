@@ -175,10 +175,10 @@ def test_the_choice_is_explained():
         '2 patterns chosen, the largest number that is supported: stability 0.85 in random '
         'subsamples (at least 0.75 needed), reached in none of 39 permutations (highest 0.31; '
         'p = 0.025).',
-        'The best larger number is 3: not reproducible, stability 0.48 in random subsamples (at '
-        'least 0.75 needed). --n-patterns 3 shows them.',
-        '2 patterns can be reproduced with 92 patients; with more patients, further ones may '
-        'appear.',
+        'Of larger numbers, 3 comes closest: not reproducible, stability 0.48 in random subsamples '
+        '(at least 0.75 needed). To see 3 patterns, give --n-patterns 3.',
+        '2 patterns can be reproduced in a training sample with 92 patients; with more, further '
+        'ones may appear.',
     )
     assert [row['reason'] for row in explained.rows] == [
         'reproducible, but more patterns are too',
@@ -188,15 +188,15 @@ def test_the_choice_is_explained():
     ]
     assert len(explain_choice(number, 2, 900).sentences) == 2
     _, second = explain_choice(Number(2, (TRIED[0], TESTED)), 2, 92).sentences
-    assert 'The next best number is 1: reproducible, but more patterns are too' in second
+    assert '1 comes closest: reproducible, but more patterns are too' in second
 
 
 def test_no_pattern_is_explained():
     chance = replace(TRIED[1], null=5 * (0.9,))
     explained = explain_choice(Number(0, (replace(TRIED[0], value=0.8), chance)), 0, 40)
     assert explained.sentences[0] == 'No pattern is supported.'
-    assert 'The best larger number is 2: no better than permuted data' in explained.sentences[1]
-    assert explained.sentences[2].startswith('No pattern is reproduced with 40 patients')
+    assert '2 comes closest: no better than permuted data' in explained.sentences[1]
+    assert explained.sentences[2].startswith('No pattern is reproduced in a training sample')
     assert [row['reason'] for row in explained.rows] == [
         'not reproducible',
         'no better than permuted data',
