@@ -18,7 +18,7 @@ from surreal_bids import __version__
 from surreal_bids.analysis.change import FALSE_ALARMS
 from surreal_bids.analysis.engine import Analysis
 from surreal_bids.analysis.image_quality import FEWEST_IMAGES, OUTLYING
-from surreal_bids.analysis.patterns import LARGE_CHANGE, LEAST_CHANGE
+from surreal_bids.analysis.patterns import LEAST_CHANGE, LEAST_ENLARGEMENT
 from surreal_bids.bids.outputs import Column, describe_columns, output_path
 from surreal_bids.cautions import R_INDICES, Caution
 from surreal_bids.cohort.cohort import Cohort
@@ -60,8 +60,8 @@ CONSTANTS = {
     'false_alarms': FALSE_ALARMS,
     'fewest_images': FEWEST_IMAGES,
     'included': INCLUDED,
-    'large_change': LARGE_CHANGE,
     'least_change': LEAST_CHANGE,
+    'least_enlargement': LEAST_ENLARGEMENT,
     'min_for_centiles': MIN_FOR_CENTILES,
     'min_years': MIN_YEARS,
     'noise': describe_noise(),

@@ -29,12 +29,8 @@ PATTERN_COLUMNS = [
 LEAST_CHANGE = 0.3
 """Standard deviations of controls: smaller changes occur where a simulated pattern has none."""
 
-LARGE_CHANGE = 0.6
-"""The same for enlargement, of which decomposers show up to 0.55 where volumes are only lost. A
-loss beyond it is shown whatever it contributes: another pattern may share the region."""
-
-LEAST_SHARE = 0.5
-"""Contribution to the R-index, as a part of an equal share of all regions, of those shown."""
+LEAST_ENLARGEMENT = 0.6
+"""The same for enlargement, of which decomposers show up to 0.55 where volumes are only lost."""
 
 
 def describe_patterns(
@@ -43,8 +39,8 @@ def describe_patterns(
     """Describe what each pattern changes, as the decomposer assigns it.
 
     What a pattern changes is not what its R-index rests on: the network weighs regions that vary
-    little among controls more than others. A region is shown if both are clear, or if its loss is
-    large.
+    little among controls more than others, and a region that two patterns share may count in one of
+    their R-indices only. A region is shown if its change is clear, whatever it contributes.
 
     Parameters
     ----------
@@ -65,7 +61,7 @@ def describe_patterns(
         for z-scores), `change_sd` (the same in standard deviations of controls), its standard error
         `change_sd_spread` (jackknife over folds, or the SD over members), the mean `contribution`,
         and whether the change is `shown`: beyond its spread and `LEAST_CHANGE` (enlargement:
-        `LARGE_CHANGE`), and contributing or a loss beyond `LARGE_CHANGE`.
+        `LEAST_ENLARGEMENT`).
     """
     names, steps = list(model.pattern_names), model.preprocessing
     if not names:
@@ -80,10 +76,8 @@ def describe_patterns(
     own = contributions[contributions.index.get_level_values(VISIT).isin(people.visits.index)]
     of_features = own.reindex(columns=steps.features.names).astype(float)
     contribution = of_features.groupby(level=R_INDEX).mean().reindex(names).to_numpy()
-    share = contribution / np.maximum(contribution, 0).sum(axis=1, keepdims=True)
-    least = np.where(change > 0, LARGE_CHANGE, LEAST_CHANGE)
-    matters = (share > LEAST_SHARE / len(features)) | (change < -LARGE_CHANGE)
-    shown = (np.abs(change) > np.fmax(spread, least)) & matters
+    least = np.where(change > 0, LEAST_ENLARGEMENT, LEAST_CHANGE)
+    shown = np.abs(change) > np.fmax(spread, least)
     relative = 100 * np.asarray(steps.normaliser.sd_) / np.asarray(steps.normaliser.mean_)
     if steps.features.are_z_scores:
         relative = np.full_like(relative, np.nan)
