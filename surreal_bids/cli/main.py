@@ -112,7 +112,8 @@ class Parser(argparse.ArgumentParser):
         """Refuse unknown options here, so that those of a command are explained by its own help."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            near = difflib.get_close_matches(unknown[0].split('=')[0], self._option_string_actions)
+            options = (word.split('=')[0] for word in unknown if word.startswith('--'))
+            near = difflib.get_close_matches(next(options, ''), self._option_string_actions)
             meant = f'; did you mean {near[0]}?' if near else ''
             self.error(f'unrecognized arguments: {" ".join(unknown)}{meant}')
         return found, unknown

@@ -392,7 +392,7 @@ def explain_choice(number: Number, used: int, n_patients: int) -> Explanation:
             'permuted data, median': median(each.null) if each.null else None,
             'permuted data, highest': max(each.null, default=None),
             'p': each.p_value,
-            'reason': _reason(each, used, is_requested=len(tried) == 1),
+            'reason': _reason(each, used, is_alone=len(tried) == 1),
         }
         for each in tried
     ]
@@ -400,8 +400,8 @@ def explain_choice(number: Number, used: int, n_patients: int) -> Explanation:
     if own is not None and len(tried) == 1:
         verdict = 'supported by' if own.is_supported else 'not supported by'
         sentences = [
-            f'{counted(used, "pattern")} requested, {verdict} the data: {_evidence(own)}. '
-            'Without --n-patterns, the number is chosen.'
+            f'{counted(used, "pattern")} tried alone, {verdict} the data: {_evidence(own)}. '
+            'Without --n-patterns, all numbers that the regions allow are tried.'
         ]
     else:
         sentences = _explain_chosen(own, tried, n_patients)
@@ -419,16 +419,18 @@ def _explain_chosen(
     larger = [each for each in tried if each.n_patterns > used]
     others = larger or [each for each in tried if each is not own]
     second = max(others, key=lambda each: each.value - least_stability(each.n_patterns))
+    closest = f'{"Of larger numbers, " if used else ""}{second.n_patterns} comes closest'
+    if not larger:
+        closest = f'The next best number is {second.n_patterns}'
     sentences = [
         verdict,
-        f'{"Of larger numbers, " if larger else ""}{second.n_patterns} comes closest: '
-        f'{_reason(second, used)}, {_evidence(second)}. '
+        f'{closest}: {_reason(second, used)}, {_evidence(second)}. '
         f'To see {counted(second.n_patterns, "pattern")}, give --n-patterns {second.n_patterns}.',
     ]
     if larger and n_patients < MANY_PATIENTS:
         sentences.append(
-            f'{shown} reproduced in a training sample with {counted(n_patients, "patient")}; with '
-            'more, further ones may appear.'
+            f'{shown} reproduced in a training sample with {counted(n_patients, "patient")}; a '
+            'larger sample may show more.'
         )
     return sentences
 
@@ -446,7 +448,7 @@ def _evidence(found: Stability) -> str:
     )
 
 
-def _reason(found: Stability, used: int, is_requested: bool = False) -> str:
+def _reason(found: Stability, used: int, is_alone: bool = False) -> str:
     """Why a number of patterns was chosen or not."""
     if not found.beats_chance:
         reason = 'no better than permuted data'
@@ -454,5 +456,5 @@ def _reason(found: Stability, used: int, is_requested: bool = False) -> str:
         reason = 'not reproducible'
     else:
         reason = '' if found.n_patterns == used else 'reproducible, but more patterns are too'
-    chosen = ('requested' if is_requested else 'chosen') if found.n_patterns == used else ''
+    chosen = ('tried alone' if is_alone else 'chosen') if found.n_patterns == used else ''
     return '; '.join(filter(None, (chosen, reason)))

@@ -77,7 +77,7 @@ def test_fit_writes_a_model_r_indices_and_a_summary(home):
     for words in (
         '30 controls (CN)',
         'CN = control, PT = patient',
-        'requested',
+        'tried alone',
         'agreement',
         '2 of 2',
     ):

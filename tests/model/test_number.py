@@ -177,8 +177,8 @@ def test_the_choice_is_explained():
         'p = 0.025).',
         'Of larger numbers, 3 comes closest: not reproducible, stability 0.48 in random subsamples '
         '(at least 0.75 needed). To see 3 patterns, give --n-patterns 3.',
-        '2 patterns can be reproduced in a training sample with 92 patients; with more, further '
-        'ones may appear.',
+        '2 patterns can be reproduced in a training sample with 92 patients; a larger sample may '
+        'show more.',
     )
     assert [row['reason'] for row in explained.rows] == [
         'reproducible, but more patterns are too',
@@ -188,14 +188,14 @@ def test_the_choice_is_explained():
     ]
     assert len(explain_choice(number, 2, 900).sentences) == 2
     _, second = explain_choice(Number(2, (TRIED[0], TESTED)), 2, 92).sentences
-    assert '1 comes closest: reproducible, but more patterns are too' in second
+    assert 'The next best number is 1: reproducible, but more patterns are too' in second
 
 
 def test_no_pattern_is_explained():
     chance = replace(TRIED[1], null=5 * (0.9,))
     explained = explain_choice(Number(0, (replace(TRIED[0], value=0.8), chance)), 0, 40)
     assert explained.sentences[0] == 'No pattern is supported.'
-    assert '2 comes closest: no better than permuted data' in explained.sentences[1]
+    assert explained.sentences[1].startswith('2 comes closest: no better than permuted data')
     assert explained.sentences[2].startswith('No pattern is reproduced in a training sample')
     assert [row['reason'] for row in explained.rows] == [
         'not reproducible',
@@ -206,8 +206,8 @@ def test_no_pattern_is_explained():
 @pytest.mark.parametrize(
     ('null', 'reason', 'verdict'),
     [
-        (39 * (0.3,), 'requested', 'requested, supported by the data'),
-        ((0.9, *(38 * (0.3,))), 'requested; no better than permuted data', 'not supported by'),
+        (39 * (0.3,), 'tried alone', 'tried alone, supported by the data'),
+        ((0.9, *(38 * (0.3,))), 'tried alone; no better than permuted data', 'not supported by'),
     ],
 )
 def test_a_requested_number_has_its_verdict(null, reason, verdict):
@@ -216,7 +216,7 @@ def test_a_requested_number_has_its_verdict(null, reason, verdict):
     (sentence,), (row,) = explain_choice(number, 2, 92)
     assert verdict in sentence
     assert row['reason'] == reason
-    assert number.supported == (reason == 'requested')
+    assert number.supported == (reason == 'tried alone')
     warnings = warn_of_chance(number)
     assert len(warnings) == (not number.supported)
     assert all('AUC and associations' in each.consequence for each in warnings)
