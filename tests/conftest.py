@@ -19,6 +19,8 @@ from matplotlib.text import Text
 
 SVG = 'http://www.w3.org/2000/svg'
 
+# As `make test` has it: a process in which PyTorch has started threads cannot be forked.
+os.environ.setdefault('OMP_NUM_THREADS', '1')
 # The same examples in every run: what passes here passes in CI.
 settings.register_profile('repeatable', derandomize=True, deadline=None)
 settings.load_profile('repeatable')

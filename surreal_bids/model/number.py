@@ -443,7 +443,7 @@ def _evidence(found: Stability) -> str:
     if found.p_value is None:
         return text
     return (
-        f'{text}, reached in {found.reached or "none"} of {len(found.null)} permutations '
+        f'{text}; permuted data reached it in {found.reached or "none"} of {len(found.null)} runs '
         f'(highest {max(found.null):.2f}; p = {found.p_value:.2g})'
     )
 

@@ -167,8 +167,8 @@ def _subtitle(report: GroupReport) -> str:
     apart = 0 if cohort.apart is None else cohort.apart.visits[PARTICIPANT].nunique()
     counts['participants of other or unknown groups'] = cohort.n_without_group + apart
     listed = [f'{count} {who}' for who, count in counts.items() if count]
-    how = f'model {report.methods["model"]}' if report.methods['model'] else 'out of fold'
-    how = how if report.found.fitted is not None or report.methods['model'] else 'in sample'
+    how = f'R-indices {"in sample" if report.found.fitted is None else "out of fold"}'
+    how = f'model {report.methods["model"]}' if report.methods['model'] else how
     return f'Group report: {", ".join(listed)}; {counted(len(names), "pattern")} ({how})'
 
 

@@ -173,8 +173,8 @@ def test_the_choice_is_explained():
     explained = explain_choice(number, 2, 92)
     assert explained.sentences == (
         '2 patterns chosen, the largest number that is supported: stability 0.85 in random '
-        'subsamples (at least 0.75 needed), reached in none of 39 permutations (highest 0.31; '
-        'p = 0.025).',
+        'subsamples (at least 0.75 needed); permuted data reached it in none of 39 runs (highest '
+        '0.31; p = 0.025).',
         'Of larger numbers, 3 comes closest: not reproducible, stability 0.48 in random subsamples '
         '(at least 0.75 needed). To see 3 patterns, give --n-patterns 3.',
         '2 patterns can be reproduced in a training sample with 92 patients; a larger sample may '
