@@ -67,8 +67,9 @@ MIN_AT_SITE = 3
 MOST_LEFT = 0.5
 """Share of a group that must remain."""
 
-MIN_RELATED = 0.3
-"""Rank correlation of head size and volumes below which they may be of different participants."""
+MIN_RELATED, MIN_TO_RELATE = 0.3, 30
+"""Rank correlation of head size and volumes below which they may be of different participants, and
+from how many participants on: in sound tables of few regions, it is lower in 1 % of 20."""
 
 FEW_CONTROLS, FEW_FOR_A_MODEL, FEW_AT_SITE = 30, 20, 10
 """Number of controls below which a warning is given: in a training sample, in a sample or at a site
@@ -393,7 +394,7 @@ def sites(study: Study) -> Iterator[Finding]:
 
 def unrelated_size(study: Study) -> Iterator[Finding]:
     """Head sizes that may be of other participants."""
-    if study.icv is None or not study.has_volumes or len(study.icv) < MIN_FOR_OUTLIERS:
+    if study.icv is None or not study.has_volumes or len(study.icv) < MIN_TO_RELATE:
         return
     r = study.icv.rank().corr(study.features.sum(axis=1).rank())
     if r < MIN_RELATED:

@@ -62,7 +62,7 @@ REPRODUCTIONS = 20
 """Subsamples in which the patterns of a model are to be reproduced."""
 MANY_PATIENTS = 500
 """With so many patients, simulated patterns that are dense, overlapping and correlated are all
-found; with 250, the number is too small in an eighth of the samples, and with 130 in a third."""
+found; with 250, the number is too small in one of eight samples, and with 130 in three."""
 CHOICE = 'number of patterns'
 _SUBSAMPLE, _PERMUTATION, _REPRODUCTION = 1, 2, 3
 """Streams of random numbers."""

@@ -41,7 +41,7 @@ COMPLETE = 'complete'
 """Status of a person for whom everything was done."""
 
 INCOMPLETE = 'incomplete'
-"""Status of a person without a covariate, ICV or site, whom the commands exclude before."""
+"""Status of a person without a covariate, ICV or site, for whom nothing can be computed."""
 
 NONE_BEYOND = 'none'
 """Written where all covariates of a person lie in the range learned from."""
