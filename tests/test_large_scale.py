@@ -12,10 +12,6 @@ from surreal_bids.cli.app import build_parser
 DOCS = Path(__file__).resolve().parents[1] / 'docs'
 
 
-def page() -> str:
-    return (DOCS / 'cluster.md').read_text()
-
-
 def test_babs_calls_the_app_with_options_that_it_has():
     config = yaml.safe_load((DOCS / 'babs.yaml').read_text())
     assert config['zip_foldernames'] == {'surreal_bids': __version__.replace('.', '-')}
@@ -34,7 +30,7 @@ def test_babs_calls_the_app_with_options_that_it_has():
 
 
 def test_datalad_calls_the_app_with_options_that_it_has():
-    blocks = re.findall(r'```bash\n(.*?)```', page(), re.DOTALL)
+    blocks = re.findall(r'```bash\n(.*?)```', (DOCS / 'cluster.md').read_text(), re.DOTALL)
     (block,) = (block for block in blocks if 'datalad containers-run' in block)
     commands = [shlex.split(line) for line in block.replace('\\\n', ' ').splitlines() if line]
     (run,) = (words for words in commands if words[:2] == ['datalad', 'containers-run'])
@@ -42,19 +38,3 @@ def test_datalad_calls_the_app_with_options_that_it_has():
     given = [run[k + 1] for k, word in enumerate(run) if word == '--output']
     assert str(parsed.output_dir) in given
     assert list(parsed.analysis_levels) == ['participant']
-
-
-def test_figures_for_many_participants_follow_from_those_of_one():
-    """Of 50,000 participants: core hours, disk space and files, each within a tenth."""
-    text = page()
-    seconds, cores = map(int, re.search(r'(\d+) s on (\d+) cores', text).groups())
-    files, megabytes = (int(re.search(rf'(\d+) {unit}\b', text)[1]) for unit in ('files', 'MB'))
-    expected = {
-        'core hours': 50_000 * seconds * cores / 3600,
-        'TB': 50_000 * megabytes / 1e6,
-        'million files': 50_000 * files / 1e6,
-    }
-    for unit, value in expected.items():
-        found = re.search(rf'([\d.,]+) {unit}', text)
-        assert found, unit
-        assert abs(float(found[1].replace(',', '')) / value - 1) < 0.1, unit

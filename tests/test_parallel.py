@@ -17,7 +17,7 @@ import torch
 
 from surreal_bids.cohort.cohort import read_cohort
 from surreal_bids.files import GZIP_PART, write_image
-from surreal_bids.parallel import _huge_pages, in_threads, set_threads, start_server
+from surreal_bids.parallel import _huge_pages, in_threads, in_workers, set_threads, start_server
 from surreal_bids.rindices.crossfit import fit_folds, prepare_folds
 from surreal_bids.rindices.model import TableModel
 from tests.cohort.study import QUICK, make_study
@@ -88,6 +88,14 @@ def test_workers_end_when_the_main_process_is_killed(tmp_path):
     while _is_running(worker) and time.monotonic() < until:
         time.sleep(0.05)
     assert not _is_running(worker)
+
+
+def test_workers_whose_results_nobody_needs_end_at_once():
+    began = time.monotonic()
+    results = in_workers(time.sleep, [0, 600], 2)
+    next(results)
+    results.close()
+    assert time.monotonic() - began < 60
 
 
 @pytest.mark.parametrize('seconds', [0.0, 1.0])

@@ -17,6 +17,8 @@ from surreal_bids.regions import (
     muse_indices,
     muse_table,
     recognise,
+    side_of,
+    tissue_of,
 )
 from tests.shared_data import shared_data
 
@@ -129,6 +131,18 @@ def test_usual_spellings_are_recognised(spelling, index):
 )
 def test_other_columns_are_left_out(column):
     assert recognise([column]) == {}
+
+
+@pytest.mark.parametrize(
+    ('name', 'side', 'tissue'),
+    [
+        ('ctx-lh-cuneus', 'L', 'GM'),
+        ('Right-Cerebral-White-Matter', 'R', 'WM'),
+        ('Left-WM-hypointensities', 'L', 'none'),
+    ],
+)
+def test_names_of_freesurfer_have_a_side_and_a_tissue(name, side, tissue):
+    assert (side_of(name), tissue_of(name)) == (side, tissue)
 
 
 def test_two_columns_for_one_region_are_refused():

@@ -85,11 +85,17 @@ class VoxelMaps:
 
 def ravens_files(root: Path, visits: pd.DataFrame, tissue: str) -> dict[str, Path]:
     """Find the RAVENS maps of these visits, by visit; those that exist."""
+    paths = _paths_of_visits(root, 'ravens', visits, tissue)
+    return {visit: path for visit, path in paths.items() if path.is_file()}
+
+
+def _paths_of_visits(root: Path, name: str, visits: pd.DataFrame, tissue: str) -> dict[str, Path]:
+    """Build the path of a map by visit, for visits whose ids are BIDS labels."""
     paths = {
-        str(visit): visit_output(root, 'ravens', row[PARTICIPANT], row.get(SESSION), tissue=tissue)
+        str(visit): visit_output(root, name, row[PARTICIPANT], row.get(SESSION), tissue=tissue)
         for visit, row in visits.iterrows()
     }
-    return {visit: path for visit, path in paths.items() if path and path.is_file()}
+    return {visit: path for visit, path in paths.items() if path}
 
 
 def mean_mask(paths: Sequence[Path], fwhm: float = 0.0) -> nib.Nifti1Image:
@@ -286,8 +292,7 @@ def _compute(
     varies = t != 0
     if contrast.is_test and options.permutations:
         images['logp'] = np.zeros(t.shape)
-        if varies.any():
-            images['logp'][varies] = _permute(own[:, varies], contrast, options)
+        images['logp'][varies] = _permute(own[:, varies], contrast, options)
     for statistic, voxels in images.items():
         path = _map_path(folder, options.tissue, contrast.name, statistic)
         write_image(path, to_image(voxels, mask))
@@ -425,19 +430,17 @@ class MappedCohort:
             'value of t. Controls are compared with the other controls. 0 where controls have no '
             'tissue'
         )
+        paths = _paths_of_visits(self.root, 'deviation_map', self.visits, self.tissue)
         for row in np.flatnonzero(self.model.estimable & self.visits.index.isin(list(chosen))):
-            visit = self.visits.iloc[row]
-            who = visit[PARTICIPANT], visit.get(SESSION)
-            path = visit_output(self.root, 'deviation_map', *who, tissue=self.tissue)
-            if path is not None:
-                image = to_image(np.round(values[row] / STEP_Z), mask, np.int16)
-                image.header.set_slope_inter(STEP_Z, 0)
-                write_image(path, image)
-                is_control = int(self.model.own[row] >= 0)
-                metadata = {
-                    'Description': description,
-                    'SmoothingFWHM': fwhm,
-                    'NumberOfControls': self.model.fitted.size - is_control,
-                    'DegreesOfFreedom': self.model.df - is_control,
-                }
-                write_sidecar('deviation_map', path, metadata)
+            path = paths[str(self.visits.index[row])]
+            image = to_image(np.round(values[row] / STEP_Z), mask, np.int16)
+            image.header.set_slope_inter(STEP_Z, 0)
+            write_image(path, image)
+            is_control = int(self.model.own[row] >= 0)
+            metadata = {
+                'Description': description,
+                'SmoothingFWHM': fwhm,
+                'NumberOfControls': self.model.fitted.size - is_control,
+                'DegreesOfFreedom': self.model.df - is_control,
+            }
+            write_sidecar('deviation_map', path, metadata)

@@ -190,7 +190,7 @@ class Setting:
     healthy
         Repetitions that neither diverged nor collapsed.
     agreement
-        Agreement among the healthy members, in their order; None if there are none.
+        Agreement among the healthy members, in their order.
     """
 
     n_patterns: int
@@ -198,18 +198,16 @@ class Setting:
     weights: dict[str, Tensor]
     members: tuple[Member, ...]
     healthy: NDArray[np.intp]
-    agreement: Agreement | None
+    agreement: Agreement
 
     @property
     def mean_agreement(self) -> float | None:
         """Mean agreement over all pairs of healthy members; None without a pair."""
-        return self.agreement.mean if self.agreement and len(self.healthy) > 1 else None
+        return self.agreement.mean if len(self.healthy) > 1 else None
 
     def score(self, core_members: int | None) -> float | None:
         """Compute the criterion for the choice of M and lambda; None without a pair."""
-        if self.agreement is None or len(self.healthy) < 2:
-            return None
-        return setting_score(self.agreement, core_members)
+        return setting_score(self.agreement, core_members) if len(self.healthy) > 1 else None
 
     def record(self, core_members: int | None) -> dict[str, float | int | None]:
         """Return one row of the table of settings."""
@@ -238,9 +236,9 @@ def make_setting(
     """Assess the members of one setting by their R-indices of patients."""
     statuses = [member_status(r_NM) for r_NM in r_ENM]
     healthy = np.flatnonzero([status == 'healthy' for status in statuses])
-    agreement = compare_members(r_ENM[healthy]) if healthy.size else None
+    agreement = compare_members(r_ENM[healthy])
     support: dict[int, float] = {}
-    if agreement is not None and healthy.size > 1:
+    if healthy.size > 1:
         support = dict(zip(healthy.tolist(), agreement.support_E().tolist()))
     n_patterns = r_ENM.shape[-1]
     members = tuple(
@@ -285,8 +283,6 @@ def form_consensus(
 ) -> tuple[dict[str, Tensor], Selection, tuple[Member, ...]]:
     """Return weights of the consensus, the selection, and all members with their status."""
     agreement = setting.agreement
-    if agreement is None:
-        raise DataError(f'no healthy member with lambda={setting.ortho:g}')
     chosen = consensus_members(agreement, hyper.core_members, hyper.consensus_tolerance)
     repetitions = tuple(int(k) for k in setting.healthy[chosen])
     rows = list(repetitions)
@@ -365,7 +361,7 @@ def _consensus(
 ) -> Floats | None:
     """Mean R-indices (N, M) of members of the best setting that agree; None: no two are healthy."""
     best = max(settings, key=lambda setting: setting.score(hyper.core_members) or 0.0)
-    if best.agreement is None or len(best.healthy) < 2:
+    if len(best.healthy) < 2:
         return None
     chosen = consensus_members(best.agreement, hyper.core_members, hyper.consensus_tolerance)
     r_ENM = np.concatenate([some.r_ENM for some in members[best.ortho]])[best.healthy]

@@ -143,10 +143,6 @@ def _describe_damage(error: Exception) -> str:
         return f'not valid JSON at line {error.lineno}, column {error.colno}'
     if isinstance(error, UnicodeDecodeError):
         return 'not UTF-8 text'
-    if isinstance(error, KeyError):
-        return f'{error.args[0]} is missing'
-    if isinstance(error, SafetensorError):
-        return f'not a safetensors file ({str(error).rpartition("deserializing: ")[2]})'
     return 'a value has the wrong type or size'
 
 

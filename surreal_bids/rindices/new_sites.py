@@ -12,13 +12,12 @@ import numpy as np
 import pandas as pd
 
 from surreal_bids.cautions import HARMONIZATION, R_INDICES, Caution
-from surreal_bids.cohort.checks import FEW_FOR_A_MODEL, warn_of_sites
+from surreal_bids.cohort.checks import warn_of_sites
 from surreal_bids.cohort.cohort import Cohort, read_cohort
 from surreal_bids.cohort.roles import NONE, SITE, describe_uses
 from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.combat import ComBat
-from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
 from surreal_bids.harmonization.encoding import CovariateEncoder
 from surreal_bids.names import PARTICIPANT, means
 from surreal_bids.rindices.model import ADDED_SITES, INDEX_ERROR, TableModel
@@ -259,16 +258,8 @@ def add_sites(model: TableModel, controls: Cohort) -> TableModel:
     Raises
     ------
     DataError
-        A site has fewer than three controls, or is known already.
+        A site is known already.
     """
-    site = controls.people[str(controls.options.site_column)]
-    sizes = site.value_counts().sort_index()
-    for name, size in sizes.items():
-        if size < MIN_FOR_SCALE:
-            raise DataError(
-                f'site {name}: {counted(size, "control")}, but at least {MIN_FOR_SCALE} are '
-                f'required and {FEW_FOR_A_MODEL} recommended; add controls'
-            )
     return _with_errors(teach_sites(model, controls), controls)
 
 

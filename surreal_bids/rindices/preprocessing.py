@@ -301,10 +301,6 @@ def fit_preprocessing(
         that explain each other or the site.
     """
     complete = is_complete(people, options)
-    if not complete.any():
-        raise DataError(
-            f'no participant has all of {list_briefly(options.columns)}; complete the table'
-        )
     control = is_control[complete]
     inputs = prepare_inputs(features[complete], people[complete], options)
     imputer = None

@@ -175,6 +175,14 @@ def test_other_grids_and_damaged_files_are_named(found, files, tmp_path):
         mean_mask([*paths, bad])
 
 
+def test_groups_of_four_have_no_maps(found, root, tmp_path):
+    some = np.arange(32) < 16
+    few = replace(found, cohort=found.cohort.select(some), results=found.results[some])
+    written = map_tissue(few, root, tmp_path, MapOptions('GM'))
+    assert list(written.skipped) == ['patients', 'r1slope', 'r2slope']
+    assert written.summary.empty
+
+
 @pytest.mark.slow
 def test_maps_of_the_same_images_contrasts_and_options_are_reused(found, root, files, tmp_path):
     def run(found, **options):

@@ -10,7 +10,7 @@ import torch
 
 from surreal_bids.analysis import patterns
 from surreal_bids.analysis.engine import Analysis
-from surreal_bids.analysis.outputs import write_tables
+from surreal_bids.analysis.outputs import summarise_cohort, write_tables
 from surreal_bids.analysis.patterns import (
     LEAST_CHANGE,
     PATTERN_COLUMNS,
@@ -138,6 +138,7 @@ def test_other_groups_are_scored_and_shown_and_excluded_participants_have_a_reas
     out = pd.DataFrame({'participant_id': ['sub-999'], 'reason': ['no volumes']}, ['sub-999'])
     main = replace(cohort.select(~is_other), apart=apart, exclusions=out)
     found = Analysis(cohort=main, model=model, results=model.apply(main), adapted=False)
+    assert f', {len(apart)} MCI' in summarise_cohort(main)
     names = ('rindices', 'contributions', 'deviations', 'harmonized_volumes', 'statistics')
     write_tables(found, {name: tmp_path / f'{name}.tsv' for name in names})
     read = partial(pd.read_csv, sep='\t', index_col='participant_id')

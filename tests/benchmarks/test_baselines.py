@@ -32,20 +32,6 @@ def test_patterns_that_do_not_overlap_are_found(name, few_draws):
     np.testing.assert_allclose(found, scores, rtol=1e-3, atol=1e-3)
 
 
-def test_no_update_of_dnmf_raises_its_objective():
-    rng, patients = np.random.default_rng(0), np.arange(14) >= 5
-    for weights in [(0.0, 0.0), (0.5, 0.0), (0.0, 0.9), (0.3, 0.6), (2.0, 0.99)]:
-        X, W, H = (rng.uniform(0.05, 1, size) for size in ((9, 14), (9, 3), (3, 14)))
-        values = [baselines.objective(X, W, H, patients, weights)]
-        for _ in range(40):
-            H = baselines.update_expression(X, W, H, patients, weights)
-            values.append(baselines.objective(X, W, H, patients, weights))
-            W = baselines.update_patterns(X, W, H, patients, weights)
-            values.append(baselines.objective(X, W, H, patients, weights))
-        assert (np.diff(values) <= 1e-10 * np.abs(values[0])).all()
-        assert values[-1] < values[0]
-
-
 def test_opnmf_equals_the_package_of_that_name():
     package = pytest.importorskip('opnmf.opnmf', reason='opnmf 0.0.2 is not installed')
     rng = np.random.default_rng(3)

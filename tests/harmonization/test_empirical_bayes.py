@@ -82,8 +82,10 @@ def test_too_few_people_have_no_variance_of_their_own(n_people):
 def test_equal_variances_make_no_nan():
     column = np.array([-1.0, 0.0, 1.0, 2.0])
     z = np.column_stack([column, column + 1, column - 3])
-    shift, ratio = shrink(z, moments_prior(*least_squares(z)))
+    prior = moments_prior(*least_squares(z))
+    shift, ratio = shrink(z, prior)
     assert np.isfinite(shift).all()
+    np.testing.assert_allclose(shrink(z, prior, tolerance=-1)[0], shift, atol=1e-3)
     np.testing.assert_allclose(ratio, column.var(ddof=1), rtol=1e-12)
 
 

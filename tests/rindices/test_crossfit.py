@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 
 from surreal_bids.cohort.cohort import Cohort, read_cohort
-from surreal_bids.exceptions import UsageError
+from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.reports.card import card_text
+from surreal_bids.rindices import crossfit
 from surreal_bids.rindices.crossfit import (
     NOT_HELD_OUT,
     assign_folds,
@@ -17,6 +18,7 @@ from surreal_bids.rindices.crossfit import (
     prepare_folds,
     split_people,
     usable_folds,
+    warn_of_not_held_out,
 )
 from surreal_bids.rindices.model import TableModel
 from tests.analysis.group_study import make_config, read_study, write_dataset
@@ -181,16 +183,6 @@ def test_contributions_of_patterns_in_another_order(cohort, model, fitted):
     assert_they_add_up(contributions, indices)
 
 
-def test_who_has_no_r_indices_has_no_contributions(cohort, model, fitted):
-    folds = replace(fitted.folds, failed={2: 'no model without fold 2: reason'})
-    models = {number: each for number, each in fitted.models.items() if number != 2}
-    found = cross_fit(cohort, model, folds, models)
-    assert found.results['r1'].isna().any()
-    assert_they_add_up(found.contributions(cohort), found.results)
-    nothing = replace(folds, failed=dict.fromkeys((1, 2, 3), 'no'))
-    assert cross_fit(cohort, model, nothing, {}).contributions(cohort).empty
-
-
 def test_a_pattern_that_a_fold_does_not_find_is_told(cohort, model, fitted):
     table = fitted.results
     least = fitted.correlation.min(axis=1)
@@ -215,18 +207,36 @@ def test_who_cannot_be_held_out_is_named_with_the_reason(cohort):
     lacking = found[found['r1'].isna()]
     assert sorted(lacking.index) == sorted(affected)
     assert set(lacking['status']) == {NOT_HELD_OUT}
-    assert set(lacking['reason']) == {f'all controls of this site are in fold {fold}'}
+    reason = f'all controls of this site are in fold {fold}'
+    assert set(lacking['reason']) == {reason}
+    (told,) = warn_of_not_held_out(found, cohort.visits['participant_id'])
+    assert reason in str(told)
+    # Where nobody of a fold can be held out, the others still have theirs.
+    alone = cohort.select((folds.number != fold) | cohort.visits.index.isin(affected))
+    some = replace(folds, number=folds.number[alone.visits.index])
+    contributions = cross_fit(alone, model, some, models).contributions(alone)
+    has = found['r1'].notna() & (folds.number != fold)
+    assert set(contributions.index.get_level_values(0)) == set(found.index[has])
     assert not lacking['held_out'].any()
 
 
-def test_a_fold_without_a_model_costs_its_participants_only(cohort, model, fitted):
-    folds = replace(fitted.folds, failed={2: 'no model without fold 2: reason'})
-    models = {number: each for number, each in fitted.models.items() if number != 2}
+def test_a_fold_without_a_model_costs_its_participants_only(cohort, model, fitted, monkeypatch):
+    def fit_fold(data, options, gan, fold, checkpoint_dir):
+        if fold == 2:
+            raise DataError('no reason')
+        return fitted.models[fold]
+
+    monkeypatch.setattr(crossfit, 'fit_fold', fit_fold)
+    folds, models = fit_folds(prepare_folds(cohort, OPTIONS), model, OPTIONS)
     found = cross_fit(cohort, model, folds, models)
     held_out = found.results['fold'] == 2
-    assert set(found.results.loc[held_out, 'reason']) == {'no model without fold 2: reason'}
+    reason = 'no model could be trained without fold 2: no reason'
+    assert set(found.results.loc[held_out, 'reason']) == {reason}
     assert found.results.loc[~held_out, 'r1'].equals(fitted.results.loc[~held_out, 'r1'])
     assert found.note['NotHeldOut'] == held_out.sum()
+    assert_they_add_up(found.contributions(cohort), found.results)
+    nothing = replace(folds, failed=dict.fromkeys((1, 2, 3), 'no'))
+    assert cross_fit(cohort, model, nothing, {}).contributions(cohort).empty
 
 
 @pytest.mark.slow

@@ -7,14 +7,14 @@ import pytest
 import statsmodels.api as sm
 
 from surreal_bids.analysis.engine import Analysis
-from surreal_bids.analysis.outputs import summarise_results, write_tables
+from surreal_bids.analysis.outputs import SHOWN, summarise_results, write_tables
 from surreal_bids.cohort.cohort import Cohort, read_cohort
 from surreal_bids.cohort.roles import column_features
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.options import PreprocessingOptions
 from surreal_bids.reports.card import card_text
-from surreal_bids.rindices.model import TableModel, TrainingData, prepare
+from surreal_bids.rindices.model import TableModel, TrainingData, prepare, require_trainable
 from surreal_bids.rindices.preprocessing import add_to_features, prepare_inputs
 from tests.cohort.study import REGIONS, Study, make_study
 
@@ -84,7 +84,9 @@ def test_the_incomplete_have_no_r_index_and_say_so(study, saved):
     assert results.loc['sub-002', 'status'] == 'incomplete'
     assert results.drop(columns='status').loc['sub-002'].isna().all()
     assert results.drop(index='sub-002').notna().all(axis=None)
-    assert 'incomplete: sub-002' in summarise_results(results, pd.DataFrame())
+    told = summarise_results(results, pd.DataFrame({'reason': ['no age'] * 99}))
+    assert 'incomplete: sub-002' in told
+    assert f'excluded: {99 - SHOWN} more' in told
 
 
 @pytest.mark.slow
@@ -103,6 +105,22 @@ def test_everyone_outside_hints_at_units(study, fitted, saved, caplog):
     assert not results['brain_in_range'].any()
     assert 'outside the training population' in summarise_results(results, pd.DataFrame())
     assert 'units' in caplog.text
+
+
+def test_a_model_without_a_range_works_and_no_number_is_nan(study, saved, monkeypatch):
+    monkeypatch.setattr(saved.gan, 'domain_', None)
+    assert 'brain_in_range' not in saved.compute(study.features, study.people)
+    monkeypatch.setattr(saved.gan, 'transform', lambda x: np.full((len(x), 2), np.nan))
+    with pytest.raises(DataError, match='no finite R-indices for sub-001'):
+        saved.compute(study.features, study.people)
+
+
+def test_settings_that_do_not_suit_the_sample_are_told(study, caplog):
+    data = prepare(cohort_of(study, OPTIONS))
+    with pytest.raises(DataError, match='--n-patterns 99 exceeds the number of features'):
+        require_trainable(data, TrainingOptions(n_patterns=(2, 99)))
+    require_trainable(data, TrainingOptions(n_patterns=(2,), repetitions=1))
+    assert '--repetitions 1: there is one member' in caplog.text
 
 
 def test_the_card_tells_everything_in_plain_json(fitted, study):

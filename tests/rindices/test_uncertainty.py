@@ -205,19 +205,6 @@ def test_centiles_are_those_of_scipy_among_all_controls(tmp_path):
     assert set(found['centile_controls']) == {70}
 
 
-def test_a_higher_r_index_never_has_a_lower_centile(cohort):
-    """However old participants are, and however far beyond the controls."""
-    ages = np.where(np.arange(len(cohort)) % 5 == 4, 80.0, 60.0)
-    cohort = replace(cohort, people=cohort.people.assign(age=ages))
-    results = some_indices(cohort)
-    results.loc[cohort.is_patient, 'r1'] += 5.0
-    found = with_centiles(results, cohort, NAMES)
-    for name in NAMES:
-        ordered = found.sort_values(name)[f'{name}_centile']
-        assert ordered.is_monotonic_increasing
-        assert ordered.between(0, 100, inclusive='neither').all()
-
-
 def test_no_centile_is_rounded_to_100():
     results = pd.DataFrame({'r1': [0.1, 0.2, 0.3]})
     table = add_centiles(results, pd.DataFrame({'r1': [0.02, 50.04, 99.98]}), 'all', 2000)

@@ -12,6 +12,7 @@ from sklearn.model_selection import cross_val_predict
 from surreal_bids.exceptions import UsageError
 from surreal_bids.regions import muse_indices, muse_table, recognise
 from surreal_bids.simulation.anatomy import labels_at, load_labels
+from surreal_bids.simulation.cohort import MOST_PEOPLE
 from surreal_bids.simulation.tables import (
     MAP_VOXEL_MM,
     TABLE_5,
@@ -144,6 +145,7 @@ def test_real_people_are_taken_once_each_and_controls_are_untouched(real_people)
     [
         ({'task': 'hard'}, 'unknown task'),
         ({'n_cn': 0}, '--n-cn 0'),
+        ({'n_cn': MOST_PEOPLE}, f'at most {MOST_PEOPLE} participants'),
         ({'n_pt': -3}, '--n-pt -3'),
         ({'seed': -1}, '--seed -1'),
         ({'resample': 'gaussian'}, 'needs a table'),

@@ -32,7 +32,7 @@ def slow_c_index(estimate, truth):
 
 
 def test_c_index_equals_the_double_loop_with_and_without_ties():
-    for n_people, levels_truth, levels in itertools.product((3, 40), (2, 7, 1000), (2, 5, 1000)):
+    for n_people, levels_truth, levels in itertools.product((3, 40), (2, 7, 1000), (1, 2, 5, 1000)):
         rng = np.random.default_rng([n_people, levels_truth, levels])
         truth = rng.integers(levels_truth, size=n_people)
         truth[:2] = [0, 1]
