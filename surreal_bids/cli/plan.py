@@ -277,13 +277,8 @@ def _network_digest() -> str:
 
 def _atlases_digest(config: AppConfig) -> str:
     """Return the digest of the files in the folder of labelled brains."""
-    files = [path for path in Path(config.segmentation).glob('*') if path.is_file()]
-    if not files:
-        raise DataError(
-            f'--segmentation {config.segmentation}: no such folder, or an empty one; use '
-            f'{NETWORK}, or correct the path'
-        )
-    return digest_of_files(files)
+    folder = Path(config.segmentation)
+    return digest_of_files(path for path in folder.glob('*') if path.is_file())
 
 
 def check_anatomy_options(config: AppConfig) -> None:

@@ -174,7 +174,8 @@ def test_a_participant_without_the_chosen_session_is_named(attempt):
         (('--n-patterns', 3, '--ortho', 0.1), 0, '--n-patterns, --ortho: no effect'),
         (('--impute',), USAGE, '--impute'),
         (('--features', 'muse72', '--icv', 'none'), USAGE, '--features, --icv'),
-        (('--reports-only',), USAGE, '--reports-only'),
+        (('--reports-only',), USAGE, 'run once without it'),
+        (('--deviation-maps', '--map-tissues'), USAGE, '--map-tissues is empty'),
     ],
 )
 def test_options_without_effect_are_named(attempt, words, code, named):

@@ -125,7 +125,7 @@ OF_TABLES = {
     'option': Case(options('--no-such-option'), ['no-such-option'], TABLES, USAGE),
     'value': Case(options('--ortho', 'nan'), ['ortho', 'nan'], TRAIN, USAGE),
     'device': Case(options('--device', 'tpu'), ['device', 'tpu', 'cpu'], TRAIN, USAGE),
-    'of-a-model': Case(options('--icv', 'none'), ['--icv', 'model'], ('group_apply',), USAGE),
+    'site': Case(options('--site', ' '), ['--site .*not empty'], ('add_site',), USAGE),
     'folds': Case(options('--folds', 500), ['folds 500', '24 folds'], ('group',), ACCEPTED),
     'phenotype': Case(
         file_for('--phenotype', 'scores.tsv', 'participant_id\tmmse\nsub-901\t28\n'),
@@ -142,6 +142,7 @@ OF_TABLES = {
     'over-the-table': Case(
         options('--out', '{folder}/volumes.tsv', '--overwrite'), [r'volumes\.tsv'],
         ('fit', 'apply'), OUTPUT),
+    'ending': Case(options('--out', '{folder}/r.txt'), [r'ends in \.tsv'], ('apply',), USAGE),
     'over-a-link': Case(hard_link_to_the_table, [r'same\.tsv'], ('fit', 'apply'), OUTPUT),
     'over-the-model': Case(
         options('--out', '{folder}/model/rindices.tsv', '--overwrite'), ['model'], ('apply',),
@@ -151,7 +152,8 @@ OF_TABLES = {
         OUTPUT),
     'table-is-an-output': Case(
         table_in_outputs, [r'roi_volumes\.tsv'], ('group', 'group_apply'), OUTPUT),
-    'model-is-an-output': Case(model_in_outputs, ['models'], ('group_apply',), OUTPUT),
+    'model-is-an-output': Case(
+        model_in_outputs, [r'models/model\.json: would replace'], ('group_apply',), OUTPUT),
 }  # fmt: skip
 
 
@@ -175,6 +177,8 @@ OF_IMAGES = {
         [r'f\.json', 'sesion'], LEVELS, USAGE),
     'atlas': Case(
         lambda s: (s.folder / 'atlas' / 'dseg.tsv').unlink(), [r'dseg\.tsv'], LEVELS, DATA),
+    'of-the-group': Case(
+        options('--folds', 5), ['--folds: no effect at the'], ('participant',), ACCEPTED),
     'few-controls': Case(
         put('people', 'diagnosis', lambda c: ['CN'] * 3 + ['PT'] * 17), ['3 controls'], ('both',)),
     'age-999': Case(

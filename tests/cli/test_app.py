@@ -81,12 +81,16 @@ def test_a_good_dataset(check, dataset, tmp_path):
     assert _files(tmp_path) == before, 'a dry run writes nothing'
 
 
-def test_a_model_is_loaded_once(check, monkeypatch):
+def test_a_model_is_loaded_once(check, dataset, monkeypatch):
+    table = 'participant_id\tage\tsex\nsub-01\t70\tF\nsub-02\t75\tM\nsub-03\t80\tF\n'
+    (dataset / 'participants.tsv').write_text(table)
     loaded, load = [], TableModel.load
     monkeypatch.setattr(TableModel, 'load', lambda name: loaded.append(name) or load(name))
-    for n_runs, levels in enumerate((['participant', 'group'], ['group']), start=1):
-        check('--model', 'ad', levels=levels)
-        assert len(loaded) == n_runs
+    for levels, expected in ((['participant', 'group'], 0), (['group'], 65)):  # No volumes.
+        loaded.clear()
+        code, out, _ = check('--model', 'ad', levels=levels)
+        assert (code, len(loaded)) == (expected, 1)
+        assert 'Group level: ' not in out, 'groups are not known'
 
 
 def test_participants_without_a_chosen_session_have_not_failed(make_dataset, tmp_path, capsys):

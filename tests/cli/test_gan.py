@@ -329,8 +329,7 @@ def test_a_fit_that_is_killed_twice_goes_on_and_ends_with_the_same_bytes(
 
 
 def test_a_dry_run_ends_with_a_verdict(tmp_path, capsys):
-    study = make_study()
-    volumes, people = study.write(tmp_path)
+    volumes, people = make_study().write(tmp_path)
     given = ('fit', volumes, '--participants', people, '--out', tmp_path / 'model', '--dry-run')
     assert run(*given) == 0
     shown = capsys.readouterr()
@@ -338,7 +337,3 @@ def test_a_dry_run_ends_with_a_verdict(tmp_path, capsys):
     assert shown.out.endswith('Dry run: ready, with 1 thing to check. Nothing was written.\n')
     assert 'icv is hardly related to the volumes' in shown.err
     assert not (tmp_path / 'model').exists()
-    study.people['age'] *= 12
-    study.write(tmp_path)
-    assert run(*given) == 65
-    assert 'like months' in capsys.readouterr().err.splitlines()[-1]

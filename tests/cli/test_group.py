@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -221,13 +222,6 @@ def test_a_run_that_is_killed_while_it_writes_has_no_report_and_resumes(done, mo
     assert contents(out) == before
 
 
-def test_the_model_may_not_be_where_this_run_writes_its_own(tmp_path, capsys):
-    (tmp_path / 'out' / 'models').mkdir(parents=True)
-    (tmp_path / 'out' / 'models' / 'model.json').touch()
-    assert run(write_dataset(tmp_path), '--model', tmp_path / 'out' / 'models') == 73
-    assert 'model.json: would replace the input' in capsys.readouterr().err
-
-
 def test_selected_participants_have_the_r_indices_of_a_run_with_everyone(done, tmp_path, capsys):
     study = make_study(40, 15, seed=8, n_sites=2)
     study.features += 60
@@ -266,14 +260,9 @@ def test_a_model_is_applied_to_one_new_participant(done, tmp_path, capsys):
     np.testing.assert_allclose(table[['r1', 'r2']], alone[['r1', 'r2']], atol=1e-6)
 
 
-def test_reports_only_needs_results(tmp_path, capsys):
-    assert run(write_dataset(tmp_path), '--reports-only') == 2
-    assert 'run once without it' in capsys.readouterr().err
-
-
 def test_a_step_that_fails_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr('surreal_bids.model.agreement.SMALLEST_SPREAD', 1e9)
-    assert run(write_dataset(tmp_path)) == 65
+    assert run(write_dataset(tmp_path), '--preset', 'correlated') == 65
     assert 'step model: too few members trained well' in capsys.readouterr().err
     assert (tmp_path / 'out' / 'logs' / 'group_desc-model_crash.txt').is_file()
     assert not (tmp_path / 'out' / 'phenotype').exists()
@@ -366,7 +355,7 @@ def test_from_outputs_of_participants_to_maps(tmp_path):
     assert not list(out.glob('sub-*/anat/*_statmap.*'))
 
 
-def test_a_published_model_takes_volumes_of_the_network(tmp_path):
+def test_a_published_model_takes_volumes_of_the_network(tmp_path, capsys):
     drawn = sample_controls(30, np.random.default_rng(0))
     names = [f'sub-{number:03}' for number in range(len(drawn.people))]
     index_of, known = recognise(drawn.volumes), label_table('muse').set_index('index')['name']
@@ -388,8 +377,13 @@ def test_a_published_model_takes_volumes_of_the_network(tmp_path):
     (tmp_path / 'linear.yml').write_text('plugin: Linear\n')
     words = ['--model', 'ad', '--map-tissues', '-w', tmp_path / 'work']
     words += ['--use-plugin', tmp_path / 'linear.yml']
+    (root / names[0] / 'anat' / f'{names[0]}_T1w.nii.gz').unlink()
+    (out / f'{names[1]}.html').write_text('by hand')
     with few_reports():
-        assert main([str(word) for word in (root, out, 'group', *words)]) == 0
+        assert main([str(word) for word in (root, out, 'group', *words)]) == 1
+    told = capsys.readouterr().err
+    assert re.search(f'{names[0]}: no T1w image.*uses its earlier outputs', told)
+    assert re.search(f'{names[1]}: the report could not be written .*not a report', told)
     table = read(out / 'phenotype' / 'rindices.tsv')
     assert len(table) == len(names)
     deviations = read(out / 'phenotype' / 'deviations.tsv')

@@ -174,13 +174,14 @@ def test_an_interrupted_command_resumes_without_overwrite(home, tmp_path, monkey
 
 
 def test_folders_and_files_of_a_user_need_overwrite(home, tmp_path, capsys):
-    for command in MARKERS:
-        out = tmp_path / command
+    for command, name, told in (
+        ('fit', 'rindices.tsv', 'holds rindices.tsv'),
+        ('fit', 'thesis.txt', 'holds thesis.txt'),
+        ('add-site', 'model.json', 'holds a model'),
+    ):
+        out = tmp_path / f'{command}-{name}'
         out.mkdir()
-        name = 'r_contributions.tsv' if command == 'apply' else 'rindices.tsv'
         (out / name).write_text('mine')
         assert run(*words(command, home, out)) == 73
-        assert name in capsys.readouterr().err
+        assert told in capsys.readouterr().err
         assert [path.read_text() for path in out.iterdir()] == ['mine']
-    (tmp_path / 'fit' / 'rindices.tsv').rename(tmp_path / 'fit' / 'thesis.txt')
-    assert run(*words('fit', home, tmp_path / 'fit')) == 73

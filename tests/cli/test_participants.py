@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -89,6 +90,8 @@ def test_killed_in_the_middle_it_resumes_with_the_same_result(tmp_path, capsys):
     assert main(whole) == 0
     assert _times(root) == before, 'the second call does nothing'
     assert '1 of 1 image done (nothing to do); see' in capsys.readouterr().out
+    assert main([*whole, '--dry-run']) == 0
+    assert 'To process: 0 images; already done: 1\n' in capsys.readouterr().out
 
     killed = write_study(tmp_path / 'killed', T1W.format('01'))
     log = tmp_path / 'killed' / 'out' / 'logs' / 'sub-01.log'
@@ -128,19 +131,24 @@ def test_whoever_was_not_finished_is_told_even_without_a_crash(tmp_path, capsys)
 
 @pytest.mark.usefixtures('unfinished')
 def test_a_run_tells_how_long_it_takes_and_logs_who_fails_the_check(tmp_path, capsys):
-    arguments = write_study(tmp_path, T1W.format('01'), T1W.format('02'))
+    runs = [f'sub-01/anat/sub-01_run-{number}_T1w.nii.gz' for number in (1, 2)]
+    arguments = write_study(tmp_path, *runs, T1W.format('02'))
     for options, expected in (([], 1), (['-q'], 0), (['--reports-only'], 0)):
         assert main([*arguments, *options]) == 1
         assert capsys.readouterr().err.count('Processing 2 images. Estimate') == expected
     (tmp_path / 'dataset' / T1W.format('02')).write_bytes(b'')
-    (tmp_path / 'dataset' / 'sub-03').mkdir()
+    for name in ('sub-03', 'sub-0_4'):
+        (tmp_path / 'dataset' / name).mkdir()
     assert main(arguments) == 1
     logs = tmp_path / 'out' / 'logs'
     assert capsys.readouterr().out.endswith(f'Details are in {logs}.\n')
-    for name, reason in (('sub-02', 'convert it again'), ('sub-03', 'no T1w image')):
-        text = (logs / f'{name}.log').read_text()
-        assert 'check: ' in text
-        assert reason in text
+    said = {path.stem: path.read_text() for path in logs.glob('*.log')}
+    assert sorted(said) == ['sub-01', 'sub-02', 'sub-03']
+    assert re.search(f'not the first image of the session: .*{runs[1]}', said['sub-01'])
+    assert re.search('check: .*convert it again', said['sub-02'])
+    assert 'check: no T1w image' in said['sub-03']
+    assert main([*arguments, '--participant-label', '02']) == 1
+    assert 'convert it again' in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures('unfinished')
@@ -150,9 +158,11 @@ def test_intermediate_results_of_another_image_are_not_used(tmp_path):
     assert main(arguments) == 1
     (stored,) = tmp_path.rglob(participants.MADE_FROM)
     step = stored.with_name('step')
-    step.touch()
+    crash = tmp_path / 'out' / 'logs' / 'sub-01_desc-n4_crash.txt'
+    for each in (step, crash):
+        each.touch()
     assert main(arguments) == 1
-    assert step.exists()
+    assert (step.exists(), crash.exists()) == (True, False)
     image = tmp_path / 'dataset' / T1W.format('01')
     before, content = image.stat(), image.read_bytes()
     image.write_bytes(content[:5] + b'\1' + content[6:])
@@ -272,23 +282,15 @@ def test_simulated_heads_from_start_to_end(heads, tmp_path, capsys):
     assert list(read_parts(out, 'CN0001')) == [ERRORS], 'results that are out of date are gone'
 
 
-LOGS = ('sub-01', 'sub-02')
-
-
-@pytest.fixture
-def progress(tmp_path):
-    logs = {name: tmp_path / 'logs' / f'{name}.log' for name in LOGS}
+def test_images_that_are_done_or_failed_are_counted_as_they_end(tmp_path, monkeypatch):
+    """A line said "1 of 14 done, 1 failed" while eight were complete."""
+    logs = {name: tmp_path / 'logs' / f'{name}.log' for name in ('sub-01', 'sub-02')}
     workflow = Workflow('sub-01')
     workflow.add_nodes(
         [Node(IdentityInterface(['x']), name=n) for n in ('n4', 'mask', 'inputnode')]
     )
     progress = ImageSteps(logs)
     progress.expect('sub-01', workflow)
-    return progress
-
-
-def test_images_that_are_done_or_failed_are_counted_as_they_end(progress, monkeypatch):
-    """A line said "1 of 14 done, 1 failed" while eight were complete."""
     told = []
     monkeypatch.setattr(participants, 'report', lambda *each: told.append(each))
     progress(('all', 'sub-01', 'n4'), 'start')

@@ -44,6 +44,14 @@ def coarse(tmp_path_factory):
     return replace(config, work_dir=root / 'work', template_resolution=4.0)
 
 
+def _segmented(folder, *labels):
+    """Write segmentations of another program; the option that names them."""
+    folder.mkdir()
+    for label in labels:
+        (folder / f'sub-{label}_dseg.nii.gz').write_text('labels')
+    return f'{folder.name}={folder}'
+
+
 def _plan(config):
     return make_plan(config, survey_dataset(config))
 
@@ -79,11 +87,9 @@ def test_images_that_cannot_be_used_are_not_planned(config):
 
 def test_what_is_reused_matters(config, tmp_path):
     before = _plan(config).jobs
-    folder = tmp_path / 'dlmuse'
-    folder.mkdir()
-    (folder / 'sub-01_dseg.nii.gz').write_text('labels')
-    jobs = _plan(replace(config, derivatives=(f'dlmuse={folder}',))).jobs
-    assert jobs[0].reusable.files == {'segmentation': folder / 'sub-01_dseg.nii.gz'}
+    derivatives = (_segmented(tmp_path / 'dlmuse', '01'),)
+    jobs = _plan(replace(config, derivatives=derivatives)).jobs
+    assert jobs[0].reusable.files == {'segmentation': tmp_path / 'dlmuse' / 'sub-01_dseg.nii.gz'}
     assert jobs[0].made_from != before[0].made_from
     assert jobs[1].made_from == before[1].made_from
 
@@ -101,36 +107,26 @@ def test_a_segmentation_that_is_not_for_commercial_use_is_named_once(config, coa
 
 
 def test_the_licence_of_what_is_not_used_is_not_logged(config, coarse, tmp_path, caplog):
-    folder = tmp_path / 'dlmuse'
-    folder.mkdir()
-    for name in ('01', '02', 'a+b'):
-        (folder / f'sub-{name}_dseg.nii.gz').write_text('labels')
-    jobs = _plan(replace(config, derivatives=(f'dlmuse={folder}',))).jobs
+    derivatives = (_segmented(tmp_path / 'dlmuse', '01', '02', 'a+b'),)
+    jobs = _plan(replace(config, derivatives=derivatives)).jobs
     with caplog.at_level(logging.INFO, 'surreal_bids.progress'):
         log_licence(prepare_study(coarse), jobs)
     assert 'Licence' not in caplog.text
 
 
 def test_only_regions_of_another_program_are_not_computed(config, coarse, tmp_path):
-    folder = tmp_path / 'dlmuse'
-    folder.mkdir()
-    (folder / 'sub-01_dseg.nii.gz').write_text('labels')
-    config = replace(config, derivatives=(f'dlmuse={folder}',))
+    config = replace(config, derivatives=(_segmented(tmp_path / 'dlmuse', '01'),))
     study = prepare_study(coarse)
     computed = [provenance_of(config, study, job).regions_computed for job in _plan(config).jobs]
     assert computed == [False, True, True]
 
 
 def test_the_name_of_the_segmentation_matters(config, tmp_path):
+    made_from = []
     for name in ('dlmuse', 'muse2'):
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / 'sub-01_dseg.nii.gz').write_text('labels')
-        (folder / 'dseg.tsv').write_text('names')
-    made_from = [
-        _plan(replace(config, derivatives=(f'{name}={tmp_path / name}',))).jobs[0].made_from
-        for name in ('dlmuse', 'muse2')
-    ]
+        derivatives = (_segmented(tmp_path / name, '01'),)
+        (tmp_path / name / 'dseg.tsv').write_text('names')
+        made_from.append(_plan(replace(config, derivatives=derivatives)).jobs[0].made_from)
     assert made_from[0]['inputs'] == made_from[1]['inputs']
     assert made_from[0] != made_from[1]
 
@@ -181,10 +177,7 @@ def test_what_is_refused_is_said(make_dataset, tmp_path, caplog):
 
 
 def test_one_who_cannot_be_planned_does_not_stop_the_others(config, tmp_path):
-    folder = tmp_path / 'other'
-    folder.mkdir()
-    (folder / 'sub-01_dseg.nii.gz').write_text('labels')
-    found = _plan(replace(config, derivatives=(f'other={folder}',)))
+    found = _plan(replace(config, derivatives=(_segmented(tmp_path / 'other', '01'),)))
     assert [job.image.name for job in found.jobs] == ['sub-02', 'sub-a+b']
     assert (found.problems[0].name, found.problems[0].step) == ('sub-01', 'plan')
     assert 'dseg.tsv' in found.problems[0].reason

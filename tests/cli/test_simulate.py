@@ -104,10 +104,11 @@ def test_options_become_the_plan(tmp_path, calls, capsys):
     assert str(tmp_path) in capsys.readouterr().out
 
 
-def test_too_many_patterns_are_refused_before_anything_is_written(tmp_path, capsys):
-    assert main(['cohort', str(tmp_path / 'out'), '--patterns', '9']) == 2
-    assert not (tmp_path / 'out').exists()
-    assert '--patterns 9' in capsys.readouterr().err
+def test_impossible_numbers_are_refused_before_anything_is_written(tmp_path, capsys):
+    for words in (['--patterns', '9'], ['--nprocs', '0']):
+        assert main(['cohort', str(tmp_path / 'out'), *words]) == 2
+        assert not (tmp_path / 'out').exists()
+        assert ' '.join(words) in capsys.readouterr().err
 
 
 PEOPLE = [f'sub-{k:02d}' for k in range(12)]

@@ -64,6 +64,7 @@ STOPS = {
         lambda v, p: (v, p.assign(site=['A', 'a '] * 40)), r'A = a|a = A'),
     'most ages missing': (
         lambda v, p: (v, put(p, 'age', None, slice(0, 30))), '10 controls left of 40.*age is miss'),
+    'three regions': (lambda v, p: (v.iloc[:, :3], p), 'only 3 usable regions, at least 4'),
     'other ids': (lambda v, p: (v.rename(str.upper), p), 'the same case, zeros and punctuation'),
     'small sites': (
         lambda v, p: (v, p.assign(site=[f's{k % 20}' for k in range(80)])),
@@ -90,6 +91,8 @@ def test_a_covariate_that_equals_the_group_stops(tmp_path):
     people['drug'] = people['diagnosis'].map({'CN': 'none taken', 'PT': 'some'})
     with pytest.raises(DataError, match='drug has other values in controls than in patients'):
         read(tmp_path, volumes, people, covariates=('age', 'drug'))
+    with pytest.raises(DataError, match='is the diagnosis column; it cannot also be a covariate'):
+        read(tmp_path, volumes, people, covariates=('age', 'diagnosis'))
 
 
 EXCLUDED = {
@@ -102,6 +105,9 @@ EXCLUDED = {
     'empty region': (lambda v, p: (put(v, v.columns[1], 0.0), p), 'no volume of'),
     'copy': (lambda v, p: close_copy(v, p, 0.0), 'the same volumes'),
     'far volume': (lambda v, p: (put(v, v.columns[1], v.iloc[3, 1] / 50), p), 'in others; check'),
+    'nearly empty': (lambda v, p: (scaled(v, 0.001, slice(3, 4)), p), 'check the segmentation'),
+    'far too small': (lambda v, p: (scaled(v, 0.05, slice(3, 4)), p), 'check the segmentation'),
+    'far too large': (lambda v, p: (scaled(v, 20, slice(3, 4)), p), 'check the segmentation'),
     'wrong mask': (lambda v, p: (scaled(v, 2.0, slice(3, 4)), p), 'of the regions are outlying'),
     'no row': (lambda v, p: (v, p.drop(p.index[3])), 'no row in people.tsv'),
     'no volumes': (lambda v, p: (v.drop(v.index[3]), p), 'not in .*volumes.tsv'),

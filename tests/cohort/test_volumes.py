@@ -1,3 +1,5 @@
+import shutil
+
 import nibabel as nib
 import numpy as np
 import pandas as pd
@@ -81,13 +83,12 @@ def test_volumes_that_were_not_made_alike_are_refused(tmp_path):
         collect_volumes(tmp_path, 'muse')
 
 
-@pytest.mark.parametrize('atlas', ['muse', 'other'])
-def test_only_the_atlas_asked_for_is_found(tmp_path, atlas):
+def test_only_the_atlas_asked_for_is_found_and_no_copies(tmp_path):
     write_visit(tmp_path, '1')
-    assert bool(find_segmented(tmp_path, atlas)) == (atlas == 'muse')
-    if atlas == 'other':
-        with pytest.raises(DataError, match='run the participant level first'):
-            collect_volumes(tmp_path, atlas)
+    shutil.copytree(tmp_path / 'sub-1' / 'anat', tmp_path / 'sub-1' / 'my copy' / 'anat')
+    assert list(find_segmented(tmp_path, 'muse')) == [('1', None)]
+    with pytest.raises(DataError, match='run the participant level first'):
+        collect_volumes(tmp_path, 'other')
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def shifted(tmp_path):
     return visit, tmp_path / 'template'
 
 
-def measured(visit, template_dir, tmp_path):
+def measured(visit, template_dir, tmp_path, **more):
     """The metrics that the step writes."""
     inputs = {
         't1w_file': visit.path('t1w'),
@@ -140,6 +140,7 @@ def measured(visit, template_dir, tmp_path):
         'volumes_file': visit.path('segmentation_volumes'),
         'xfm_file': visit.path('transform_from_template'),
         'template_dir': template_dir,
+        **more,
     }
     cwd = tmp_path / 'step'
     cwd.mkdir(exist_ok=True)
@@ -156,3 +157,12 @@ def test_regions_are_compared_where_the_template_is_registered_to(shifted, tmp_p
     write_image(template / MUSE_LABELS, phantom.labels())
     elsewhere = measured(visit, template, tmp_path)['overlaps']
     assert all(0.7 < elsewhere[side] < 0.95 for side in sides)
+
+
+def test_the_volume_of_a_lesion_is_measured_where_there_is_one(shifted, tmp_path):
+    assert 'lesion_ml' not in measured(*shifted, tmp_path)
+    right = np.asarray(phantom.labels().dataobj) == 47
+    image = nib.Nifti1Image(right.astype(np.uint8), phantom.AFFINE)
+    lesion = write_image(tmp_path / 'lesion.nii.gz', image)
+    found = measured(*shifted, tmp_path, lesion_file=lesion)
+    assert found['lesion_ml'] == pytest.approx(0.064 * right.sum())
