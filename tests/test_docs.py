@@ -15,7 +15,6 @@ PAGES = sorted(
     if not any(part in SKIPPED or part.startswith('.venv') for part in path.parts)
 )
 LINK = re.compile(r'!?\[[^\]]*\]\(([^)\s]+)\)')
-LARGEST_PICTURE = 300_000
 
 
 def links(page: Path) -> list[str]:
@@ -47,9 +46,3 @@ def test_every_page_of_the_site_is_in_its_contents():
     patterns = re.findall(r'^[^:\n]+$', contents, re.MULTILINE)
     pages = {path.stem for path in (ROOT / 'docs').glob('*.md')} - {'index'}
     assert [page for page in pages if not any(fnmatch(page, each) for each in patterns)] == []
-
-
-def test_pictures_are_small():
-    pictures = [*(ROOT / 'docs' / 'figures').iterdir()]
-    assert pictures
-    assert [path.name for path in pictures if path.stat().st_size > LARGEST_PICTURE] == []

@@ -14,7 +14,7 @@ REGIONS = pd.DataFrame({'index': [1, 2, 7], 'name': ['one', 'two', 'seven'], 'ti
 
 
 def write_regions(folder, table=REGIONS):
-    table.to_csv(folder / 'dseg.tsv', sep='\t', index=False)
+    table.to_csv(folder / 'dseg.tsv', sep='\t', index=False, encoding='latin-1')
 
 
 def write_atlas(folder, name, labels=None, affine=AFFINE):
@@ -46,10 +46,11 @@ def test_a_set_is_read_in_order(folder):
     assert read_atlas_set(folder).licence == 'CC0'
 
 
-@pytest.mark.parametrize('missing', ['a_T1w.nii.gz', 'a_dseg.nii.gz', 'dseg.tsv'])
+@pytest.mark.parametrize('missing', ['a_T1w.nii.gz', 'a_dseg.nii.gz', 'dseg.tsv', '*.nii.gz'])
 def test_incomplete_sets_are_refused(folder, missing):
-    (folder / missing).unlink()
-    with pytest.raises(DataError, match=missing.replace('.', r'\.')):
+    for path in folder.glob(missing):
+        path.unlink()
+    with pytest.raises(DataError, match=missing.replace('.', r'\.').replace('*', 'no atlas; .*')):
         read_atlas_set(folder)
 
 
@@ -66,6 +67,7 @@ def test_incomplete_sets_are_refused(folder, missing):
         ({'index': [0], 'name': ['background']}, 'no regions listed'),
         ({'index': [1, 2], 'name': ['one', ' 47']}, 'MUSE, as name: .*47'),
         ({'index': ['1', '9' * 12], 'name': ['one', 'two']}, 'column index: 999999999999'),
+        ({'index': [1], 'name': ['Ammonshörner']}, 'cannot be read as a table .* in UTF-8'),
     ],
 )
 def test_lists_of_regions_are_checked(folder, table, message):

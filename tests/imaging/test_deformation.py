@@ -1,4 +1,4 @@
-"""The parts of a diffeomorphic registration do what they say, however many threads share them."""
+"""The parts of a diffeomorphic registration do what they say."""
 
 import numpy as np
 import pytest
@@ -9,36 +9,17 @@ from surreal_bids.imaging import deformation
 from surreal_bids.imaging.deformation import (
     LONGEST,
     LocalCorrelation,
-    Settings,
-    SymmetricFilter,
     add_update,
     ascent,
     central_difference,
-    deform,
     gaussian_filter,
     level_iterations,
     pull,
     smooth,
 )
-from surreal_bids.imaging.registration import normalise_intensity
-from surreal_bids.imaging.transforms import Transform, resample
-from surreal_bids.parallel import set_threads
-from tests.imaging.brains import AFFINE, brain, smooth_displacement
 
-VOXEL_MM = 4.0
 SMALL = (19, 18, 9)
 """Two slabs along the axes that are divided, the second thinner."""
-
-BRIEF = Settings(iterations=(10, 10, 5))
-
-
-@pytest.mark.parametrize('radius', [1, 2, 3])
-def test_filter_with_equal_weights_is_the_uniform_filter_of_scipy(radius):
-    volume = np.random.default_rng(0).normal(size=SMALL).astype(np.float32)
-    width = 2 * radius + 1
-    expected = ndimage.uniform_filter(volume, width, mode='constant')
-    box = SymmetricFilter(torch.from_numpy(volume), [1 / width] * (radius + 1))
-    np.testing.assert_allclose(box(torch.from_numpy(volume)), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize('sigma', [0.0, 0.5, 1.5])
@@ -124,38 +105,6 @@ def test_updates_along_one_axis_compose_exactly(axis):
 )
 def test_small_voxels_get_more_levels(voxel_mm, expected):
     assert level_iterations((9, 5, 2), voxel_mm) == expected
-
-
-@pytest.fixture(scope='module')
-def images() -> tuple[torch.Tensor, torch.Tensor]:
-    """A brain whose shape was changed, and the brain itself."""
-    image, _ = brain()
-    warped = resample(image, Transform(smooth_displacement(8.0, 6), AFFINE))
-    fixed, moving = (
-        torch.from_numpy(np.asarray(normalise_intensity(each).dataobj)) for each in (warped, image)
-    )
-    return fixed, moving
-
-
-@pytest.fixture
-def three_threads():
-    set_threads(3)
-    yield
-    set_threads(1)
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason='no CUDA device here')
-def test_cuda_gives_what_the_cpu_gives(images):
-    here = deform(*images, BRIEF, VOXEL_MM)
-    there = deform(*(image.cuda() for image in images), BRIEF, VOXEL_MM).cpu()
-    assert (here - there).abs().max() < 0.05
-
-
-@pytest.mark.slow
-def test_threads_do_not_change_a_bit(images, request):
-    alone = deform(*images, BRIEF, VOXEL_MM)
-    request.getfixturevalue('three_threads')
-    assert torch.equal(deform(*images, BRIEF, VOXEL_MM), alone)
 
 
 def test_momentum_continues_the_update_before():

@@ -22,7 +22,6 @@ RADIUS_MM = 17.0
 """Radius of a lesion of 20 ml."""
 
 
-@cache
 def head():
     """A T1w image, its brain mask and its tissue."""
     return scan().t1w, scan().brain
@@ -129,6 +128,15 @@ def test_shares_of_regions():
     fine = nib.Nifti1Image(labels.repeat(2, 0), affine @ np.diag([0.5, 1, 1, 1]))
     fine.affine[0, 3] -= 0.5
     assert lesion_shares(fine, images[1]) == pytest.approx({3: 0.5, 8: 0.0}, abs=0.13)
+
+
+def test_the_volume_of_a_lesion_is_that_in_the_brain(caplog):
+    _, mask = head()
+    volume = pytest.approx(4 / 3 * np.pi * RADIUS_MM**3 / 1000, rel=0.05)
+    assert lesion_ml(lesion(), mask) == volume
+    assert caplog.text == ''
+    lesion_ml(like(mask, np.ones(mask.shape), np.uint8), mask)
+    assert f'only {voxels(mask).mean():.0%} of the lesion mask is in the brain' in caplog.text
 
 
 @pytest.mark.parametrize('use', [lesion_ml, lambda lesion, mask: without_lesion(mask, lesion)])

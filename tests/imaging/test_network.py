@@ -189,6 +189,7 @@ def test_sulci_are_no_cortex() -> None:
     """Of cortex, only voxels as dark as fluid are removed; other regions may be dark."""
     labels = np.array([51, 52, 101, 101, 101, 101, 47, 0], np.int16).reshape(2, 2, 2)
     values = np.array([10, 12, 60, 61, 59, 20, 5, 1], np.float32).reshape(2, 2, 2)
+    clear_sulci(labels, -values)  # Where fluid is bright, nothing is removed.
     clear_sulci(labels, values)
     np.testing.assert_array_equal(labels.ravel(), [51, 52, 101, 101, 101, 0, 47, 0])
 

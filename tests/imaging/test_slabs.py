@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from surreal_bids.imaging.deformation import Settings
 from surreal_bids.imaging.ravens import ravens_maps
+from surreal_bids.imaging.registration import register
 from surreal_bids.imaging.transforms import Transform, invert, resample
 from surreal_bids.parallel import in_parts, set_threads, with_neighbours
 from tests.imaging.brains import AFFINE, SHAPE, brain, smooth_displacement
@@ -40,14 +42,16 @@ def test_an_error_in_a_slab_is_raised_and_threads_go_on():
 
 
 @pytest.mark.slow
-def test_threads_change_no_bit_of_what_is_resampled(request):
+def test_threads_change_no_bit_of_what_is_registered_and_resampled(request):
     image, _ = brain()
     one = Transform(smooth_displacement(8.0, 1), AFFINE)
 
     def everything():
         (tissue,) = ravens_maps([image], one)
         images = (resample(image, one), tissue)
-        return [invert(one, SHAPE, AFFINE).field, *(np.asarray(each.dataobj) for each in images)]
+        found = register(images[0], image, settings=Settings(iterations=(10, 10, 5))).forward
+        fields = (found.field, invert(one, SHAPE, AFFINE).field)
+        return [*fields, *(np.asarray(each.dataobj) for each in images)]
 
     alone = everything()
     request.getfixturevalue('three_threads')

@@ -14,7 +14,6 @@ from surreal_bids.imaging.registration import register
 from surreal_bids.imaging.tissue import CONTENTS, classify_tissue, voxel_contents
 from surreal_bids.imaging.transforms import resample
 from surreal_bids.templates import TISSUES, builtin_template
-from tests.imaging.brains import compose
 from tests.imaging.heads import affine_priors, dice, scan, true_tissue
 from tests.shared_data import shared_data
 
@@ -66,14 +65,17 @@ def test_tissue_is_found_and_its_volume_kept():
     ids=['T2w', 'grey matter brightest'],
 )
 def test_other_contrasts_are_refused_with_what_was_found(brightness):
-    with pytest.raises(DataError, match=r'mean intensities are CSF \d+.*check that this is a T1w'):
-        classify_tissue(*ball_images(brightness))
+    for blur in (0.3, 0.97):  # With vague priors, the means do not converge.
+        with pytest.raises(DataError, match=r'intensities are CSF \d+.*check that this is a T1w'):
+            classify_tissue(*ball_images(brightness, blur=blur))
 
 
-def test_an_empty_mask_is_refused():
+def test_empty_masks_and_images_are_refused():
     t1w, mask, priors = ball_images()
     with pytest.raises(DataError, match='mask is empty'):
         classify_tissue(t1w, like(mask, np.zeros(SHAPE), np.uint8), priors)
+    with pytest.raises(DataError, match='nearly all voxels of the brain are 7;'):
+        classify_tissue(like(t1w, np.full(SHAPE, 7.0), np.float32), mask, priors)
 
 
 TRUE_MEANS = (0.6, 0.9, 0.2)
@@ -150,8 +152,6 @@ def test_tissue_of_a_real_head_is_that_of_the_regions_of_dlmuse():
     template = builtin_template(3.0)
     brain = like(t1w, corrected.get_fdata() * inside, np.float32)
     registration = register(template.t1w, brain, settings=FLUID, fixed_mask=template.mask)
-    there_and_back = compose(registration.inverse, registration.forward).field[inside]
-    assert np.linalg.norm(there_and_back, axis=-1).max() < 0.5
     priors = {name: resample(template.priors[name], registration.inverse) for name in TISSUES}
     found = stack(classify_tissue(corrected, mask, priors).probabilities)
     neither = np.isin(labels.dataobj, STEM)

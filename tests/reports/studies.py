@@ -11,12 +11,14 @@ from surreal_bids.analysis.image_quality import ImageQuality
 from surreal_bids.analysis.maps import VoxelMaps
 from surreal_bids.analysis.outputs import GroupTables, find_reference
 from surreal_bids.analysis.statistics import STATISTICS_COLUMNS, compare_groups
+from surreal_bids.bids.outputs import output_path, record_path, sidecar_path, write_record
 from surreal_bids.cautions import MODEL, Caution
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.roles import FRAME, column_features
-from surreal_bids.files import write_image
+from surreal_bids.files import write_image, write_json, write_tsv
+from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.harmonization.options import PreprocessingOptions
-from surreal_bids.reports.flags import OUTLIER
+from surreal_bids.reports.flags import NOT_HARMONIZED, OUTLIER
 from surreal_bids.reports.group import GroupReport
 from surreal_bids.reports.mosaics import Background, RegionPainter
 from tests.reports.html_page import HOSTILE
@@ -64,7 +66,7 @@ CARD = {
     'Preprocessing': {
         'options': {'covariates': ['age', 'sex'], 'icv_column': 'icv', 'icv': 'power'},
         'codes': {'sex': {'f': 0.0, 'm': 1.0}},
-        'imputer': None,
+        'imputer': {},
         'combat': {'sites': ['a', 'b'], 'site_sizes': [12, 12]},
         'residualiser': {
             'encoder': {
@@ -132,7 +134,6 @@ def make_found(kind, folder, sizes=(N_CN, N_PT)) -> SimpleNamespace:
         names=['r1', 'r2'],
         whose='patients',
         trained_here=True,
-        adapted=True,
         fitted=object(),
         results=results,
         scored=cohort,
@@ -204,8 +205,23 @@ def painter():
 SESSIONS = ['ses-1', 'ses-2']
 
 
+def write_image_results(root, share=0.2, computed=True):
+    """What the participant level writes about the last image of sub-01: a lesion, and doubts."""
+    image = {'participant': '01', 'session': '2'}
+    regions = output_path(root, 'segmentation_volumes', **image, atlas='a')
+    write_tsv(regions, pd.DataFrame({'name': [*REGIONS], 'lesion_share': [share, 0, 0, 0]}))
+    write_json(sidecar_path(regions), {'RegionsComputed': computed, 'Atlas': 'freesurfer'})
+    metrics = {'uncertain_regions': 29, 'lesion_ml': 20.04}
+    write_json(output_path(root, 'quality', **image), metrics)
+    warnings = [Caution('Noise', 'Volumes may be wrong', 'Look at it')]
+    write_record(record_path(root, ('01', '2')), root, {}, [regions], warnings)
+
+
 def make_tables(root, kind='full', **changes) -> GroupTables:
-    """Two visits of sub-01, and single visits of 40 others."""
+    """Two visits of sub-01, and single visits of 40 others.
+
+    `foreign` ones have no dates, and are of a scanner that the model has not learned.
+    """
     rng = np.random.default_rng(0)
     who = ['sub-01'] * 2 + [f'sub-{k:02}' for k in range(2, 42)]
     results = pd.DataFrame({'participant_id': who, 'session_id': [*SESSIONS, *['ses-1'] * 40]})
@@ -232,8 +248,14 @@ def make_tables(root, kind='full', **changes) -> GroupTables:
         }
     )  # fmt: skip
     made = {'contributions': parts, 'changes': steps, **changes}
-    if kind == 'minimal':
+    if kind in ('minimal', 'foreign'):
         made = {**changes}
         results = results.drop(columns=['r1_centile', 'r2_centile', 'r1_low', 'r2_low'])
+    if kind == 'foreign':
+        write_image_results(root)
+        made |= {'model': 'clinic', 'adapted': False}
+        words = f'{NOT_HARMONIZED}; warning on the image'
+        results = results.drop(columns=['age', 'sex', 'years'])
+        results = results.assign(status=UNHARMONIZED, flags=words)
     known = find_reference(results, CARD, None)
     return GroupTables(root, results, CARD, **({'reference': known} | made))
