@@ -15,6 +15,7 @@ from surreal_bids.simulation.scanner import (
     build_texture,
     record,
     sample_protocol,
+    soft_tissue_texture,
 )
 from tests.simulation.phantom import BALL_CENTRE_MM, BRAIN_RADIUS_MM, HIPPOCAMPUS, phantom
 
@@ -40,6 +41,8 @@ def test_texture_is_what_tissue_does_not_explain():
     spotted[tuple(n // 2 for n in template.shape)] += 30
     marked = type(template)(**(template.__dict__ | {'t1': spotted}))
     assert build_texture(marked).max() > 0.3
+    uneven = soft_tissue_texture(template)
+    assert (uneven.mean(), uneven.std()) == pytest.approx((1, 0.12), rel=0.1)
 
 
 @pytest.fixture(scope='module')
