@@ -133,7 +133,7 @@ def start_server() -> BaseContext:
     It imports what steps need, once for all workers, while this process goes on. It keeps the
     environment that it was started with. Where it cannot be started, as with a path to the
     temporary folder that is too long for a socket, on macOS, where libraries do not survive a fork,
-    and on Windows, which has none, workers are spawned and import by themselves.
+    and on Windows, which cannot fork, workers are spawned and import by themselves.
     """
     spawn = multiprocessing.get_context('spawn')
     if sys.platform != 'linux':

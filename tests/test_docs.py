@@ -1,4 +1,4 @@
-"""Links between files of the repository lead somewhere; pages and their pictures are small."""
+"""Links between files of the repository lead somewhere, and every page is in the contents."""
 
 import re
 from fnmatch import fnmatch

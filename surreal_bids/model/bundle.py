@@ -143,7 +143,7 @@ def _describe_damage(error: Exception) -> str:
         return f'not valid JSON at line {error.lineno}, column {error.colno}'
     if isinstance(error, UnicodeDecodeError):
         return 'not UTF-8 text'
-    return 'a value has the wrong type or size'
+    return 'a value is missing, or has the wrong type or size'
 
 
 def fingerprint(hyper: HyperParameters, numbers: dict[str, Any], *arrays: Tensor) -> str:

@@ -27,9 +27,9 @@ from surreal_bids.harmonization.options import PreprocessingOptions, learns_from
 from surreal_bids.harmonization.quality import without_warnings
 from surreal_bids.model.bundle import load_bundle, reading_model, save_bundle
 from surreal_bids.model.estimator import SurrealGAN
-from surreal_bids.model.networks import hyperparameters
+from surreal_bids.model.networks import MIN_PEOPLE, hyperparameters
 from surreal_bids.model.number import reproduce
-from surreal_bids.names import CONTROL, PARTICIPANT, PATIENT
+from surreal_bids.names import CONTROL, PARTICIPANT, PATIENT, SINGULAR
 from surreal_bids.rindices.preprocessing import (
     COMPLETE,
     Prepared,
@@ -39,7 +39,7 @@ from surreal_bids.rindices.preprocessing import (
     fit_preprocessing,
     residuals_of_all,
 )
-from surreal_bids.text import list_briefly
+from surreal_bids.text import counted, list_briefly
 
 LOGGER = logging.getLogger(__name__)
 
@@ -495,6 +495,12 @@ class TrainingData:
 def prepare(cohort: Cohort) -> TrainingData:
     """Fit preprocessing to first visits; train on those that are complete and harmonized."""
     first = cohort.first_visits()
+    for group, count in cohort.counts.items():
+        if count < MIN_PEOPLE:
+            raise DataError(
+                f'{counted(count, SINGULAR[group])} at first visits, but training needs at least '
+                f'{MIN_PEOPLE}; add participants'
+            )
     visits = _visits_across_sites(cohort)
     steps, prepared = fit_preprocessing(
         cohort.wanted, cohort.options, first.features, first.people, ~first.is_patient, visits

@@ -1,4 +1,4 @@
-"""The methods of Table 1: laws of their updates, other programs, the paper's numbers."""
+"""The methods of Table 1: other programs, the paper's numbers."""
 
 import warnings
 

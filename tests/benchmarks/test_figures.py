@@ -21,8 +21,3 @@ def test_wrong_figures_are_found_and_corrected():
     wrong = f'{text[:start]}{rng.randrange(1, 9)}{text[start:]}'  # 0.885 becomes 30.885.
     assert [figure['number'] for figure, _ in differences(wrong)] == [wrong[start : end + 1]]
     assert corrected(wrong) == text
-
-
-def test_a_table_that_does_not_exist_is_an_error():
-    with pytest.raises(LookupError, match='nowhere'):
-        corrected('1<!-- nowhere: mean share -->')

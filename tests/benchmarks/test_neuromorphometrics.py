@@ -49,6 +49,7 @@ def quick(monkeypatch):
 def test_a_clone_becomes_a_set_that_the_app_reads(clone, tmp_path):
     folder = tmp_path / 'atlases'
     assert list(convert_clone(clone, folder)) == [('1000', True), ('1001', True)]
+    assert list(convert_clone(clone, folder)) == [('1000', False), ('1001', False)]
     found = read_atlas_set(folder)
     assert [atlas.name for atlas in found.atlases] == ['1000', '1001']
     assert found.regions['index'].tolist() == muse_table()['index'].tolist()

@@ -5,9 +5,7 @@ import pandas as pd
 import paper
 import pytest
 from reproduction import experiments as plans
-from reproduction.experiments import Study, simulate_people, split_folds, split_halves
-
-from surreal_bids.exceptions import DataError
+from reproduction.experiments import simulate_people, split_folds, split_halves
 
 TINY = plans.Plan(
     label='quick',
@@ -54,19 +52,6 @@ def test_every_experiment_stands_beside_the_paper_and_resumes(tmp_path, monkeypa
     again = pd.read_csv(tmp_path / 'table1.tsv', sep='\t', na_values='n/a')
     pd.testing.assert_frame_equal(again, tables['table1'])
     assert paper.main([*command, '--seed', '1']) != 0, 'the folder holds results of another seed'
-
-
-def test_a_unit_that_fails_is_kept_with_its_reason(tmp_path):
-    study, calls = Study(tmp_path, TINY, 'iclr2022', 0, 'cpu'), []
-
-    def run_half(study, task, number):
-        calls.append(number)
-        raise DataError('too few members trained well')
-
-    for _ in range(2):
-        assert study.unit(run_half, 'mild', 0) is None
-    assert 'too few members' in (tmp_path / 'units' / 'half_mild_0.json').read_text()
-    assert calls == [0]
 
 
 def test_parts_never_share_a_person_and_are_scaled_by_their_own_controls():

@@ -1,5 +1,4 @@
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -26,11 +25,6 @@ def test_every_option_is_described(action):
     flags = {described.get('command-line-flag') for described in DESCRIPTOR['inputs']}
     names = set(action.option_strings)
     assert not names or names & NOT_FOR_BOUTIQUES or names & flags
-
-
-@pytest.mark.skipif(shutil.which('bosh') is None, reason='needs Boutiques: pip install boutiques')
-def test_boutiques_accepts_it():
-    subprocess.run(['bosh', 'validate', '-b', FOLDER / 'boutiques.json'], check=True)
 
 
 @pytest.mark.parametrize('name', ['QUICK', 'TRAINING'])

@@ -61,8 +61,10 @@ def test_simulated_heads():
     check_mask(scan.brain, scan.t1w)
     check_same_head(scan.t1w, scan.t1w)
     moved = _moved(scan.labels, rng.uniform(12, 20) * _direction(rng))
-    with pytest.raises(DataError, match='white and grey matter'):
-        check_segmentation(moved, MUSE_REGIONS, scan.t1w)
+    centred = _moved(other.labels, _centre(scan.labels) - _centre(other.labels))
+    for wrong in (moved, centred):
+        with pytest.raises(DataError, match='white and grey matter'):
+            check_segmentation(wrong, MUSE_REGIONS, scan.t1w)
     with pytest.raises(DataError, match='field of view'):
         check_segmentation(_moved(scan.labels, 500 * _direction(rng)), MUSE_REGIONS, scan.t1w)
     axis, shift = rng.integers(3), rng.integers(4, 8) * rng.choice([-1, 1])
@@ -72,7 +74,9 @@ def test_simulated_heads():
         check_tissue_maps([_rolled(each, shift, axis) for each in maps], scan.t1w)
     with pytest.raises(DataError, match='are not probabilities'):
         check_tissue_maps([scan.t1w, *maps[1:]], scan.t1w)
-    for wrong in (other.t1w, _moved(scan.t1w, 500 * _direction(rng))):
+    values = np.asarray(scan.t1w.dataobj)
+    inverted = nib.Nifti1Image(values.max() + 1 - values, scan.t1w.affine)
+    for wrong in (other.t1w, inverted, _moved(scan.t1w, 500 * _direction(rng))):
         with pytest.raises(DataError, match='raw T1w image'):
             check_same_head(wrong, scan.t1w)
 

@@ -116,7 +116,10 @@ def test_a_model_without_a_range_works_and_no_number_is_nan(study, saved, monkey
 
 
 def test_settings_that_do_not_suit_the_sample_are_told(study, caplog):
-    data = prepare(cohort_of(study, OPTIONS))
+    cohort = cohort_of(study, OPTIONS)
+    with pytest.raises(DataError, match='7 patients at first visits'):
+        prepare(cohort.select(~cohort.is_patient | (cohort.is_patient.cumsum() < 8)))
+    data = prepare(cohort)
     with pytest.raises(DataError, match='--n-patterns 99 exceeds the number of features'):
         require_trainable(data, TrainingOptions(n_patterns=(2, 99)))
     require_trainable(data, TrainingOptions(n_patterns=(2,), repetitions=1))
