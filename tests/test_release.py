@@ -1,6 +1,5 @@
 """What a release says of itself, in all the places that say it."""
 
-import json
 import re
 from pathlib import Path
 
@@ -53,17 +52,6 @@ def test_the_public_ci_runs_what_ours_does_on_both_architectures():
     assert supported
     versions = [f'3.{minor}' for minor in range(int(supported[1]), int(supported[2]))]
     assert jobs['install']['strategy']['matrix']['python'] == versions
-
-
-def test_the_archive_is_told_what_the_citation_says():
-    citation, archive = yaml.safe_load(read('CITATION.cff')), json.loads(read('.zenodo.json'))
-    assert archive['title'].startswith(f'{citation["title"]}: ')
-    assert archive['license'] == citation['license']
-    assert archive['keywords'] == citation['keywords']
-    assert archive['creators'] == citation['authors']
-    assert archive['upload_type'] == 'software'
-    (paper,) = archive['related_identifiers']
-    assert paper['identifier'] == citation['preferred-citation']['url']
 
 
 def read(name: str) -> str:

@@ -4,7 +4,7 @@ import nibabel as nib
 import numpy as np
 import pytest
 
-from surreal_bids.simulation.anatomy import sample_anatomy
+from surreal_bids.simulation.anatomy import identity, sample_anatomy
 from surreal_bids.simulation.scanner import (
     MATERIALS,
     ORIENTATIONS,
@@ -13,6 +13,7 @@ from surreal_bids.simulation.scanner import (
     bias_field,
     build_head,
     build_texture,
+    ellipsoid,
     record,
     sample_protocol,
     soft_tissue_texture,
@@ -32,6 +33,12 @@ def test_layers_follow_each_other_around_the_brain_which_is_left_alone():
     for depth, material in ((1.5, 'CSF'), (3.5, 'bone'), (5.5, 'marrow'), (7.5, 'bone')):
         voxel = head[:, x, y + int(BRAIN_RADIUS_MM - 0.5 + depth), z]
         assert MATERIALS[int(voxel.argmax())] == material
+
+
+@pytest.mark.parametrize('half_axes', [(3, 3, 3), (2, 4, 5)])
+def test_ellipsoids_have_their_volume(half_axes):
+    inside = ellipsoid(identity((40, 44, 48)) / 4, (5, 5.5, 6), half_axes) < 0
+    assert inside.sum() / 64 == pytest.approx(4 / 3 * np.pi * np.prod(half_axes), rel=0.02)
 
 
 def test_texture_is_what_tissue_does_not_explain():
