@@ -9,6 +9,7 @@ from surreal_bids.model.agreement import (
     Trained,
     compare_members,
     consensus_members,
+    make_setting,
     rank_correlations,
     setting_score,
     train_in_rounds,
@@ -76,6 +77,8 @@ def test_the_core_is_judged_without_the_bad_members():
     score = setting_score(compare_members(members), 2)
     assert score == pytest.approx(setting_score(compare_members(members[:3]), 2))
     assert score > compare_members(members).mean + 0.1
+    for n, expected in ((1, None), (2, compare_members(members[:2]).mean)):
+        assert make_setting(0.2, {}, members[:n], [True] * n).score(None) == expected
 
 
 @pytest.mark.parametrize('core_members', [None, 2])
