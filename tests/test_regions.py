@@ -137,7 +137,6 @@ def test_other_columns_are_left_out(column):
     ('name', 'side', 'tissue'),
     [
         ('ctx-lh-cuneus', 'L', 'GM'),
-        ('Right-Cerebral-White-Matter', 'R', 'WM'),
         ('Left-WM-hypointensities', 'L', 'none'),
     ],
 )

@@ -70,8 +70,7 @@ def test_five_per_cent_of_healthy_regions_are_beyond_1_96(found, is_patient):
 def test_imputed_regions_of_controls_do_not_count_as_measured(tmp_path, missing):
     cohort = read_healthy(tmp_path, 3, missing)
     cohort.features.iloc[15:N_CONTROLS, 0] = np.nan
-    found = analyse(cohort)
-    z, is_patient = found.z_scores, found.cohort.is_patient
+    z, is_patient = analyse(cohort).z_scores, cohort.is_patient
     assert 0.04 < (z[is_patient].abs() > 1.96).to_numpy().mean() < 0.06
     expected = cohort.features.isna()
     expected.iloc[:, 0] = True  # Too few controls have this region.

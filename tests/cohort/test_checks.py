@@ -181,7 +181,7 @@ def test_z_scores_are_accepted_as_given(tmp_path):
     volumes, people = study()
     scores = (volumes - volumes.mean()) / volumes.std()
     cohort = read(tmp_path, scores, people, covariates=('none',), icv='none')
-    assert cohort.wanted.are_z_scores
+    assert cohort.wanted.noun == 'z-scores'
     assert len(cohort) == 80
 
 

@@ -72,6 +72,9 @@ def test_a_tiny_site_is_shifted_but_not_scaled(caplog, size):
     np.testing.assert_array_equal(combat.ratio_[number], 1)
     assert np.abs(combat.shift_[number]).max() > 0
     assert f'site tiny has only {size} participants' in caplog.text
+    tiny = site == 'tiny'
+    combat.add_site(X[tiny], site[tiny].replace('tiny', 'added'), covariates[tiny])
+    np.testing.assert_array_equal(combat.ratio_[-1], 1)
 
 
 def test_refuses_a_site_confounded_with_a_covariate(people):

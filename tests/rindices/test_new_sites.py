@@ -194,7 +194,7 @@ def test_what_cannot_be_added_is_an_error(model, tmp_path, capsys, more, study, 
 
 
 def test_a_known_site_is_refused(model, tmp_path, capsys):
-    assert add(model, tmp_path)[1] == 0
+    assert add(model, tmp_path, '--site', 'new')[1] == 0
     volumes, people = (tmp_path / 'scanner' / f'{n}.tsv' for n in ('volumes', 'participants'))
     given = (tmp_path / 'out', volumes, tmp_path / 'twice', '--participants', people)
     assert run('add-site', *given) != 0

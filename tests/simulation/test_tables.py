@@ -12,9 +12,9 @@ from sklearn.model_selection import cross_val_predict
 from surreal_bids.exceptions import UsageError
 from surreal_bids.regions import muse_indices, muse_table, recognise
 from surreal_bids.simulation.anatomy import labels_at, load_labels
-from surreal_bids.simulation.cohort import MOST_PEOPLE
 from surreal_bids.simulation.tables import (
     MAP_VOXEL_MM,
+    MOST_PEOPLE,
     TABLE_5,
     TASKS,
     Controls,
