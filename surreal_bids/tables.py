@@ -509,7 +509,7 @@ def read_exclusions(
     unknown = [v for v in listed if (v if knows_sessions else (v[0], None)) not in known]
     if unknown:
         raise DataError(
-            f'{path}: {list_briefly(map(visit_name, unknown))} is in none of the other tables; '
+            f'{path}: {list_briefly(map(visit_name, unknown))}: in none of the other tables; '
             'correct the id or session, or remove the row'
         )
     notes = table.text.loc[:, table.text.columns.str.lower().isin(REASONS)].to_numpy()

@@ -176,12 +176,12 @@ def test_exclusions(tmp_path, text, expected):
 @pytest.mark.parametrize(
     ('text', 'message'),
     [
-        ('ID\n3\n', 'sub-3 is in none of the other tables'),
+        ('ID\n3\n', 'sub-3: in none of the other tables'),
         (
             'ID\n' + ''.join(f'{n}\n' for n in range(3, 14)),
             'sub-9, sub-10, sub-11, sub-12 and 1 more',
         ),
-        ('ID\tsession_id\n2\tc\n', 'sub-2_ses-c is in none'),
+        ('ID\tsession_id\n2\tc\n', 'sub-2_ses-c: in none'),
         ('ID\trating\n1\tmaybe\n', "the rating 'maybe'"),
         ('ID\tqc\n1\tpass\n2\tfail\n', 'column qc seems to rate images; call it rating'),
     ],

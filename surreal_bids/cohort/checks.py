@@ -541,10 +541,10 @@ def require_groups(study: Study, reasons: Reasons, both: bool) -> None:
         n_all, n_left = (study.participant[of_group & rows].nunique() for rows in (True, left))
         if n_left < minimum or (study.model is None and n_left < MOST_LEFT * n_all):
             raise DataError(
-                f'{counted(n_left, SINGULAR[name])} left of {n_all}, but at least {minimum} and '
-                f'half of them are needed; excluded: {summarise_reasons(reasons.values())}. '
-                'Correct the tables and labels, add participants (--participant-label), or go '
-                'without a column (--covariates, --icv none, --site-column none)'
+                f'{counted(n_left, SINGULAR[name])} left of {n_all}, but at least {minimum}, and '
+                f'half of all, are needed; excluded: {summarise_reasons(reasons.values())}. '
+                'Correct the tables and labels, add participants, or go without a column '
+                '(--covariates, --icv none, --site-column none)'
             )
 
 

@@ -99,7 +99,7 @@ def test_ids_are_written_as_in_the_tables(tmp_path):
 def test_participants_can_be_chosen(tmp_path):
     labels = tuple(f'{k:03}' for k in range(10, 70))
     assert len(read(tmp_path, make_study(), participant_label=labels)) == 60
-    with pytest.raises(DataError, match=r'0 controls left of 2.*--participant-label'):
+    with pytest.raises(DataError, match=r'0 controls left of 2.*add participants'):
         read(tmp_path, make_study(), participant_label=('sub-001', '002'))
     for labels in ({'participant_label': ('001', '99')}, {'session_label': ('1', 'ses-99')}):
         with pytest.raises(NothingMatchedError, match=r'--(participant|session)-label .*99'):

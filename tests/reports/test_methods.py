@@ -47,7 +47,7 @@ CASES = [
     (None, {'harmonized': True}, ['ComBat', 'Fortin', 'Johnson'], ['Beer']),
     (None, {'harmonized': True, 'model': 'ad'}, ['as estimated in the training sample'], []),
     (None, {'harmonized': True, 'model': 'ad', 'adapted_to': 12},
-     ['in the controls of this dataset (n = 12)'], ['in the training sample.']),
+     ['in controls of the same sites (n = 12)'], ['in the training sample.']),
     (None, {'model': 'ad', 'n_patterns': 1}, ['model ad', 'how strongly the pattern of change is'],
      ['each of 1', 'ComBat']),
     (None, {'harmonized': True, 'longitudinal': True}, ['within participants', 'Beer'], []),
