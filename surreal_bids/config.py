@@ -156,6 +156,13 @@ class CohortOptions:
         'skips harmonization (default: a column called like a site or scanner, if it has several '
         'values)'
     )
+    sides: str = option(
+        'together: the left and the right region of a structure are one feature, and patterns are '
+        'sets of structures (volumes and areas are added, thicknesses averaged). apart: patterns '
+        'by side; if disease is stronger on one side, they may show the hemispheres',
+        'together',
+        choices=('together', 'apart'),
+    )
     impute: bool = switch(
         'replace missing volumes with those expected for a control with the same covariates and '
         'site (default: exclude participants with missing volumes)'

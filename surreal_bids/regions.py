@@ -75,10 +75,25 @@ Z_SCORE = 'z-score'
 
 
 class Feature(NamedTuple):
-    """A feature of a model: the sum of the volumes of some MUSE regions."""
+    """A feature of a model.
+
+    Attributes
+    ----------
+    name
+        Name of a column, or of the structure that several regions form.
+    indices
+        MUSE regions whose volumes it is, or sums; none if it is not a MUSE volume.
+    columns
+        Regions that it combines, the left one first (see :mod:`surreal_bids.sides`); empty: it is a
+        column of the table, or a sum of MUSE regions.
+    averaged
+        Whether these regions are averaged, as thicknesses are, and not summed.
+    """
 
     name: str
     indices: tuple[int, ...]
+    columns: tuple[str, ...] = ()
+    averaged: bool = False
 
 
 def readable_name(feature: Feature) -> str:
@@ -142,19 +157,26 @@ class FeatureList:
 
     def to_json(self) -> dict[str, Any]:
         """Return name, unit and features as plain JSON values."""
-        return {
-            'name': self.name,
-            'unit': self.unit,
-            'features': [
-                {'name': feature.name, 'muse_regions': list(feature.indices)}
-                for feature in self.features
-            ],
-        }
+        features: list[dict[str, Any]] = []
+        for feature in self.features:
+            state: dict[str, Any] = {'name': feature.name, 'muse_regions': list(feature.indices)}
+            if feature.columns:
+                state |= {'columns': list(feature.columns), 'averaged': feature.averaged}
+            features.append(state)
+        return {'name': self.name, 'unit': self.unit, 'features': features}
 
     @classmethod
     def from_json(cls, state: Mapping[str, Any]) -> FeatureList:
         """Rebuild the list from `to_json`."""
-        features = [Feature(f['name'], tuple(f['muse_regions'])) for f in state['features']]
+        features = [
+            Feature(
+                feature['name'],
+                tuple(feature['muse_regions']),
+                tuple(feature.get('columns', ())),
+                feature.get('averaged', False),
+            )
+            for feature in state['features']
+        ]
         return cls(state['name'], tuple(features), state['unit'])
 
 
@@ -437,10 +459,10 @@ def build_features(table: pd.DataFrame, features: Sequence[Feature]) -> pd.DataF
     table = table.rename(columns=str)
     column_of = {index: column for column, index in recognise(table.columns).items()}
     _require_regions(column_of, features)
-    sums = {
-        name: table[[column_of[index] for index in indices]].sum(axis=1, skipna=False)
-        for name, indices in features
-    }
+    sums = {}
+    for feature in features:
+        columns = [column_of[index] for index in feature.indices]
+        sums[feature.name] = table[columns].sum(axis=1, skipna=False)
     return pd.DataFrame(sums, index=table.index)
 
 

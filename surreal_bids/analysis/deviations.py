@@ -11,7 +11,7 @@ from surreal_bids.cohort.volumes import ICV
 from surreal_bids.imaging.quality import NORM_AGES, Subject, volume_deviations
 from surreal_bids.names import CONTROL, PARTICIPANT, sex_of
 from surreal_bids.regions import recognise
-from surreal_bids.rindices.preprocessing import Preprocessing, is_complete, prepare_inputs
+from surreal_bids.rindices.preprocessing import Preprocessing, is_complete
 from surreal_bids.stats.linear import ControlModel, covariate_columns
 
 LEAST_DF = 10
@@ -54,7 +54,7 @@ def from_controls(cohort: Cohort, steps: Preprocessing) -> pd.DataFrame | None:
         Steps that harmonize them.
     """
     known = cohort.select(is_complete(cohort.people, steps.options))
-    inputs = prepare_inputs(known.features, known.people, steps.options)
+    inputs = steps.inputs(known.features, known.people)
     sites = {} if inputs.site is None else {str(inputs.site_column): inputs.site.astype(str)}
     columns = covariate_columns(inputs.covariates.assign(**sites))
     everyone = model_of_controls(known, columns)

@@ -43,7 +43,7 @@ from surreal_bids.rindices.crossfit import (
 )
 from surreal_bids.rindices.model import SEEN, TableModel, digests_of_rows
 from surreal_bids.rindices.new_sites import are_children
-from surreal_bids.rindices.preprocessing import COMPLETE, INCOMPLETE, NONE_BEYOND, prepare_inputs
+from surreal_bids.rindices.preprocessing import COMPLETE, INCOMPLETE, NONE_BEYOND
 from surreal_bids.rindices.uncertainty import add_standing, with_centiles
 from surreal_bids.text import counted
 
@@ -154,7 +154,8 @@ class Analysis:
     @cached_property
     def harmonized(self) -> pd.DataFrame:
         """Volumes of every visit without site effects."""
-        return self.model.preprocessing.harmonize(self.scored.features, self.scored.people)
+        steps = self.model.preprocessing.of_regions
+        return steps.harmonize(self.scored.features, self.scored.people)
 
     @cached_property
     def contributions(self) -> pd.DataFrame:
@@ -203,13 +204,14 @@ class Analysis:
             return None
         first = self.cohort.first_visits()
         controls = first.select(~first.is_patient)
-        inputs = prepare_inputs(controls.features, controls.people, controls.options)
+        steps = self.model.preprocessing.of_regions
+        inputs = steps.inputs(controls.features, controls.people)
         after = self.harmonized.loc[inputs.features.index]
         after = after.apply(np.log) if controls.options.icv == 'power' else after
         site = controls.people[str(controls.options.site_column)]
         # Where a covariate has rare values, folds may lack them: no reason to do without results.
         with suppress(DataError):
-            before = inputs.filled(self.model.preprocessing.imputer)
+            before = inputs.filled(steps.imputer)
             return assess_harmonization(before, after, site, inputs.covariates, self.random_seed)
         return None
 
@@ -304,7 +306,7 @@ class Analysis:
 
         if not self.adapted:
             return None
-        return from_controls(_together(self.everyone), self.model.preprocessing)
+        return from_controls(_together(self.everyone), self.model.preprocessing.of_regions)
 
     @property
     def has_own_controls(self) -> bool:
@@ -316,7 +318,8 @@ class Analysis:
         """How far the regions of each visit are from those of controls, in SD."""
         if self._by_controls is not None:
             return self._by_controls.reindex(self.scored.visits.index)
-        seen = self.model.preprocessing.transform(self.scored.features, self.scored.people)
+        steps = self.model.preprocessing.of_regions
+        seen = steps.transform(self.scored.features, self.scored.people)
         return (seen.normalised - CN_MEAN) / CN_SD
 
     @cached_property

@@ -66,7 +66,7 @@ def describe_patterns(
     names, steps = list(model.pattern_names), model.preprocessing
     if not names:
         return pd.DataFrame(columns=PATTERN_COLUMNS)
-    features = steps.features.features
+    features = steps.structures.features
     members = _changes(model, people)
     change = members.mean(axis=0)
     if fitted is None or len(fitted.models) < 2:
@@ -74,12 +74,12 @@ def describe_patterns(
     else:
         spread = _spread_of_folds(fitted, people, names)
     own = contributions[contributions.index.get_level_values(VISIT).isin(people.visits.index)]
-    of_features = own.reindex(columns=steps.features.names).astype(float)
+    of_features = own.reindex(columns=steps.structures.names).astype(float)
     contribution = of_features.groupby(level=R_INDEX).mean().reindex(names).to_numpy()
     least = np.where(change > 0, LEAST_ENLARGEMENT, LEAST_CHANGE)
     shown = np.abs(change) > np.fmax(spread, least)
     relative = 100 * np.asarray(steps.normaliser.sd_) / np.asarray(steps.normaliser.mean_)
-    if steps.features.are_z_scores:
+    if steps.structures.are_z_scores:
         relative = np.full_like(relative, np.nan)
     values = {
         'change_percent': change * relative,
@@ -99,7 +99,7 @@ def describe_patterns(
 def _changes(model: TableModel, people: Cohort) -> NDArray[np.float64]:
     """Mean change of each feature by each pattern of each member, in SD of controls: (E, M, S)."""
     steps = model.with_unseen_site('skip').preprocessing
-    seen = steps.transform(people.features, people.people).normalised[steps.features.names]
+    seen = steps.transform(people.features, people.people).normalised[steps.structures.names]
     changes = pattern_changes(model.gan.weights_, torch.tensor(seen.to_numpy(dtype=np.float32)))
     return np.asarray(changes) / CN_SD
 

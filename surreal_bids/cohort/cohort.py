@@ -34,6 +34,7 @@ from surreal_bids.cohort.roles import (
     choose_features,
     column_features,
     describe_corrections,
+    describe_sides,
     find_groups,
     listed_features,
     read_features,
@@ -642,6 +643,9 @@ class _Reader:
             notes, missed = describe_corrections(
                 self.options, options, known, study.wanted.scale_with_head
             )
+            of_sides, one_sided = describe_sides(study.wanted, options.sides)
+            notes += of_sides
+            missed += one_sided
         visits = add_years(visit_columns((self.visits[n] for n in names), self.prefix), times)
         if self.use != 'compared' or groups.column:
             group = groups.labels.reindex(names)

@@ -44,8 +44,16 @@ from surreal_bids.regions import (
     recognise,
     side_of,
 )
+from surreal_bids.sides import (
+    APART,
+    SIDE_WORDS,
+    Sides,
+    paired_structures,
+    put_sides_together,
+    without_partner,
+)
 from surreal_bids.tables import PADDED, Table, find_column, prefix_errors, to_numbers
-from surreal_bids.text import align, alternatives, list_briefly
+from surreal_bids.text import align, alternatives, counted, list_briefly
 
 VOLUME_UNIT, UNKNOWN_UNIT = 'mm3', 'as in the table'
 
@@ -300,7 +308,10 @@ def _usual_options(config: CohortOptions, people: Table, sized: bool) -> Preproc
     if icv_column is None and icv != 'proportion':
         icv = NONE
     site = _default(people, 'site', config.site_column)
-    return PreprocessingOptions(covariates, icv_column, icv, site, impute=config.impute)
+    sides: Any = config.sides
+    return PreprocessingOptions(
+        covariates, icv_column, icv, site, impute=config.impute, sides=sides
+    )
 
 
 def _for_model(
@@ -383,6 +394,46 @@ def describe_corrections(
         PARTICIPANTS,
     )
     return notes, [caution] * bool(doubts)
+
+
+def describe_sides(regions: FeatureList, sides: Sides) -> tuple[list[str], list[Caution]]:
+    """Say how left and right regions are used, and warn of those without a partner.
+
+    Parameters
+    ----------
+    regions
+        Single regions.
+    sides
+        The choice of the user.
+    """
+    if sides == APART:
+        return ['Sides: apart, as given (--sides apart); patterns are sets of single regions'], []
+    structures = put_sides_together(regions)
+    n_pairs = len(paired_structures(structures))
+    side_of_region = without_partner(structures)
+    if n_pairs == 0:
+        what = 'no region has a left and a right part by its name'
+        if len(set(side_of_region.values())) == 1:
+            what = f'all regions are {SIDE_WORDS[next(iter(side_of_region.values()))]} ones'
+        return [f'Sides: {what}; single regions are used'], []
+    n_other = len(structures) - n_pairs
+    note = (
+        f'Sides: together, {counted(n_pairs, "structure")} with both sides and '
+        f'{counted(n_other, "other region")} (--sides apart: one pattern may show one side)'
+    )
+    if not side_of_region:
+        return [note], []
+    listed = list_briefly(
+        (f'{name} ({SIDE_WORDS[side]} only)' for name, side in side_of_region.items()), 5
+    )
+    caution = Caution(
+        f'Regions without a partner on the other side: {listed}',
+        'They are used as they are, so that patterns show one side of these structures',
+        'Add or correct the columns of the other side, or list the regions in a file for '
+        '--features',
+        PARTICIPANTS,
+    )
+    return [note], [caution]
 
 
 def read_person_columns(

@@ -12,6 +12,7 @@ from surreal_bids.exceptions import UsageError
 from surreal_bids.harmonization.combat import UnseenSite
 from surreal_bids.harmonization.covariates import ICVHandling
 from surreal_bids.names import column_of
+from surreal_bids.sides import APART, Sides
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,9 @@ class PreprocessingOptions:
         which does not harmonize them and marks them.
     impute
         Impute missing features by regression in controls.
+    sides
+        `together`: a model sees the left and the right region of a structure as one feature;
+        `apart`: as two, like all models of 0.1.0.
     """
 
     covariates: tuple[str, ...] = ()
@@ -40,6 +44,7 @@ class PreprocessingOptions:
     site_column: str | None = None
     unseen_site: UnseenSite = 'error'
     impute: bool = False
+    sides: Sides = APART
 
     def __post_init__(self) -> None:
         if self.icv != 'none' and self.icv_column is None:

@@ -125,7 +125,8 @@ def prepare_fold(cohort: Cohort, folds: Folds, fold: int) -> TrainingData:
     """Fit preprocessing to everyone outside a fold; sites without controls are left as measured."""
     options = replace(cohort.options, unseen_site='skip')
     with without_warnings():
-        return prepare(replace(cohort, options=options).select(folds.number != fold))
+        others = replace(cohort, options=options).select(folds.number != fold)
+        return prepare(others, with_regions=False)
 
 
 def prepare_folds(cohort: Cohort, options: TrainingOptions) -> Folds | None:

@@ -124,7 +124,7 @@ def noise_of_indices(model: TableModel, cohort: Cohort) -> Noise:
     """
     steps, names = model.preprocessing, list(model.pattern_names)
     features, people = cohort.features, cohort.people
-    own = noise_of_features(steps.features)
+    own = noise_of_features(steps.structures)
     if own['sd'].isna().any():
         unknown = pd.DataFrame(np.nan, features.index, names)
         return Noise(unknown, unknown)
@@ -133,7 +133,7 @@ def noise_of_indices(model: TableModel, cohort: Cohort) -> Noise:
     smaller, larger = _other_heads(cohort)
     by_head = _slope(steps, (features, smaller), (features, larger))
     seen = steps.transform(features, people).normalised
-    columns = steps.features.names
+    columns = steps.structures.names
     gradient_NMS = mean_gradients(
         model.gan.weights_, torch.tensor(seen[columns].to_numpy(np.float32))
     )
@@ -180,11 +180,11 @@ def widening_between_sites(
     codes = np.array([before.map(code), after.map(code)], dtype=np.float64)
     known = np.isfinite(codes).all(axis=0)
     error = combat.shift_error_[tuple(codes[:, known].astype(np.intp))]
-    varying = ~np.isin(steps.features.names, combat.constant_)
+    varying = ~np.isin(steps.structures.names, combat.constant_)
     size = 1.0 if steps.options.icv == 'power' else np.abs(steps.normaliser.mean_[varying])
     # Volumes divided by the head size have its error, and not that of the scale of the image.
     common = HEAD_SIZE if steps.options.icv == 'proportion' else SHARED
-    own, shared = noise_of_features(steps.features)['sd'], _noise_table()['noise'][common]
+    own, shared = noise_of_features(steps.structures)['sd'], _noise_table()['noise'][common]
     expected = np.hypot(own.to_numpy()[varying], shared)
     excess = float(np.median(np.square(combat.scale_ / size / expected)))
     widening[known] = np.sqrt(max(1.0, excess)) * (1 + np.sqrt(error / 2))

@@ -37,8 +37,10 @@ from surreal_bids.rindices.preprocessing import (
     Visits,
     add_to_features,
     fit_preprocessing,
+    fit_to_regions,
     residuals_of_all,
 )
+from surreal_bids.sides import APART, combine_sides
 from surreal_bids.text import counted, list_briefly
 
 LOGGER = logging.getLogger(__name__)
@@ -199,7 +201,7 @@ class TableModel:
         rows = pd.MultiIndex.from_product(
             [normalised.index, self.pattern_names], names=[VISIT, R_INDEX]
         )
-        columns = self.preprocessing.features.names
+        columns = self.preprocessing.structures.names
         table = pd.DataFrame(of_features.reshape(len(rows), len(columns)), rows, columns)
         table.insert(0, BASELINE, np.tile(baseline, len(normalised)))
         return table
@@ -393,7 +395,7 @@ def describe_features(preprocessing: Preprocessing) -> list[dict[str, Any]]:
     return [
         {
             'Name': feature.name,
-            'Units': unit or preprocessing.features.unit,
+            'Units': unit or preprocessing.structures.unit,
             'MUSERegions': list(feature.indices),
             'CNMean': float(normaliser.mean_[number]),
             'CNStd': float(normaliser.sd_[number]),
@@ -404,7 +406,7 @@ def describe_features(preprocessing: Preprocessing) -> list[dict[str, Any]]:
                 if residualiser is not None
             },
         }
-        for number, feature in enumerate(preprocessing.features.features)
+        for number, feature in enumerate(preprocessing.structures.features)
     ]
 
 
@@ -462,21 +464,30 @@ class TrainingData:
         stay so, and effects of age are extrapolated to them as in the data.
         """
         steps, (own, errors) = self.preprocessing, self._residuals
+        measured = self._of_model(self.features)
         shift = errors[self._shuffled_rows(rng)] - own
-        shifts = pd.DataFrame(shift, self.features.index, self.features.columns)
-        features = add_to_features(self.features, self.people, shifts, steps.options)
+        shifts = pd.DataFrame(shift, measured.index, measured.columns)
+        features = add_to_features(measured, self.people, shifts, steps.options)
         visits = self.visits
         if visits is not None:
+            of_structures = self._of_model(visits.features)
             # Who is not among the participants, such as those of a site without controls, stays.
-            of_visits = shifts.reindex(visits.first, fill_value=0.0).set_axis(visits.features.index)
-            moved = add_to_features(visits.features, visits.people, of_visits, steps.options)
+            of_visits = shifts.reindex(visits.first, fill_value=0.0).set_axis(of_structures.index)
+            moved = add_to_features(of_structures, visits.people, of_visits, steps.options)
             visits = replace(visits, features=moved)
+        # Sides are together already.
+        options = replace(steps.options, sides=APART)
         with without_warnings():
             _, prepared = fit_preprocessing(
-                *(steps.features, steps.options, features, self.people, ~self.is_patient, visits)
+                steps.structures, options, features, self.people, ~self.is_patient, visits
             )
         values, rows = prepared.normalised.to_numpy(), self.is_patient.to_numpy(dtype=bool)
         return values[~rows], values[rows]
+
+    def _of_model(self, features: pd.DataFrame) -> pd.DataFrame:
+        """Return the features of the model: structures, if it sees both sides as one."""
+        paired = self.preprocessing.paired
+        return features if paired is None else combine_sides(features, paired)
 
     @cached_property
     def _residuals(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -492,8 +503,17 @@ class TrainingData:
         return rows
 
 
-def prepare(cohort: Cohort) -> TrainingData:
-    """Fit preprocessing to first visits; train on those that are complete and harmonized."""
+def prepare(cohort: Cohort, with_regions: bool = True) -> TrainingData:
+    """Fit preprocessing to first visits; train on those that are complete and harmonized.
+
+    Parameters
+    ----------
+    cohort
+        Controls and patients.
+    with_regions
+        Whether the steps are also fitted to single regions, if the model sees structures. Models of
+        folds do without: nobody's z-scores are computed by them.
+    """
     first = cohort.first_visits()
     for group, count in cohort.counts.items():
         if count < MIN_PEOPLE:
@@ -505,6 +525,8 @@ def prepare(cohort: Cohort) -> TrainingData:
     steps, prepared = fit_preprocessing(
         cohort.wanted, cohort.options, first.features, first.people, ~first.is_patient, visits
     )
+    if with_regions:
+        steps = fit_to_regions(steps, first.features, first.people, ~first.is_patient, visits)
     normalised = prepared.normalised
     normalised = normalised[prepared.status[normalised.index] == COMPLETE]
     is_patient = first.is_patient[normalised.index]

@@ -21,7 +21,7 @@ from surreal_bids.harmonization.combat import ComBat
 from surreal_bids.harmonization.encoding import CovariateEncoder
 from surreal_bids.names import PARTICIPANT, means
 from surreal_bids.rindices.model import ADDED_SITES, INDEX_ERROR, TableModel
-from surreal_bids.rindices.preprocessing import Preprocessing, prepare_inputs
+from surreal_bids.rindices.preprocessing import Preprocessing
 from surreal_bids.text import counted, list_briefly
 
 HERE = '{} (this dataset)'
@@ -138,43 +138,55 @@ def teach_sites(model: TableModel, controls: Cohort) -> TableModel:
     DataError
         A site is known already.
     """
-    steps, column = model.preprocessing, str(controls.options.site_column)
+    return replace(model, preprocessing=_with_sites(model.preprocessing, controls))
+
+
+def _with_sites(steps: Preprocessing, controls: Cohort) -> Preprocessing:
+    """Add the sites of controls to ComBat, for single regions too where there are such steps."""
+    column = str(controls.options.site_column)
     combat = steps.combat
     if combat is None or len(combat.sites_) == 1:
         combat = _reference(steps)
-    inputs = prepare_inputs(controls.features, controls.people, controls.options)
+    options = replace(steps.options, site_column=column)
+    inputs = replace(steps, options=options).inputs(controls.features, controls.people)
     taught = ComBat.from_arrays(combat.to_arrays()).add_site(
         inputs.features, controls.people[column], inputs.covariates
     )
-    options = replace(steps.options, site_column=column)
-    return replace(model, preprocessing=replace(steps, combat=taught, options=options))
+    regions = None if steps.regions is None else _with_sites(steps.regions, controls)
+    return replace(steps, combat=taught, options=options, regions=regions)
 
 
 def _as_learned(model: TableModel) -> TableModel:
     """A copy without the sites of datasets that the model has met since it was trained."""
-    combat = model.preprocessing.combat
-    if combat is None:
+    if model.preprocessing.combat is None:
         return model
-    state = combat.to_arrays()
-    kept = np.array([not str(name).endswith(HERE.format('')) for name in state['sites']])
-    lists = {name: list(compress(state[name], kept)) for name in ('sites', 'site_sizes')}
-    arrays = {name: np.asarray(state[name])[kept] for name in ('shift', 'ratio')}
-    learned = ComBat.from_arrays({**state, **lists, **arrays})
+    steps = _without_datasets(model.preprocessing)
     notes = dict(model.notes)
     added = notes.pop(ADDED_SITES, {})
-    kept_sites = {site: told for site, told in added.items() if site in lists['sites']}
-    return replace(
-        model,
-        preprocessing=replace(model.preprocessing, combat=learned),
-        notes={**notes, **({ADDED_SITES: kept_sites} if kept_sites else {})},
-    )
+    kept_sites = {site: told for site, told in added.items() if not site.endswith(HERE.format(''))}
+    if kept_sites:
+        notes[ADDED_SITES] = kept_sites
+    return replace(model, preprocessing=steps, notes=notes)
+
+
+def _without_datasets(steps: Preprocessing) -> Preprocessing:
+    """Remove the sites of datasets from ComBat, for single regions too."""
+    if steps.combat is None:
+        return steps
+    state = steps.combat.to_arrays()
+    is_kept = np.array([not str(name).endswith(HERE.format('')) for name in state['sites']])
+    lists = {name: list(compress(state[name], is_kept)) for name in ('sites', 'site_sizes')}
+    arrays = {name: np.asarray(state[name])[is_kept] for name in ('shift', 'ratio')}
+    learned = ComBat.from_arrays({**state, **lists, **arrays})
+    regions = None if steps.regions is None else _without_datasets(steps.regions)
+    return replace(steps, combat=learned, regions=regions)
 
 
 def _reference(steps: Preprocessing) -> ComBat:
     """ComBat of one site, which lies where the controls of the model do."""
     if steps.residualiser is None:
         encoder = CovariateEncoder().fit(pd.DataFrame(index=[0]))
-        slopes, center = np.zeros((0, len(steps.features))), np.zeros(0)
+        slopes, center = np.zeros((0, len(steps.structures))), np.zeros(0)
     else:
         encoder, slopes = steps.residualiser.encoder_, steps.residualiser.coefficients_
         center = steps.residualiser.center_
@@ -182,7 +194,7 @@ def _reference(steps: Preprocessing) -> ComBat:
     return ComBat.from_arrays(
         {
             'unseen_site': 'error',
-            'features': steps.features.names,
+            'features': steps.structures.names,
             'constant': [],
             'encoder': encoder.to_json(),
             'prior': None,
@@ -192,8 +204,8 @@ def _reference(steps: Preprocessing) -> ComBat:
             'slopes': np.array(slopes),
             'sites': [REFERENCE],
             'site_sizes': [0],
-            'shift': np.zeros((1, len(steps.features))),
-            'ratio': np.ones((1, len(steps.features))),
+            'shift': np.zeros((1, len(steps.structures))),
+            'ratio': np.ones((1, len(steps.structures))),
         }
     )
 

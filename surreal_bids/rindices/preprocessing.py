@@ -1,8 +1,9 @@
 """From features as measured to what the model sees, learned once and applied to anyone.
 
-features -> logarithms, or divided by ICV -> missing values filled (if so chosen) -> ComBat
-         -> residualised on covariates with CN coefficients -> back from logarithms
-         -> CN have mean 1 and sd 0.1
+regions -> both sides of a structure together (if so chosen) -> logarithms, or divided by ICV
+        -> missing values filled (if so chosen) -> ComBat
+        -> residualised on covariates with CN coefficients -> back from logarithms
+        -> CN have mean 1 and sd 0.1
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from surreal_bids.harmonization.encoding import (
 )
 from surreal_bids.harmonization.options import PreprocessingOptions
 from surreal_bids.regions import FeatureList
+from surreal_bids.sides import APART, combine_sides, pair_sides
 from surreal_bids.text import list_briefly
 
 COMPLETE = 'complete'
@@ -58,6 +60,10 @@ _PARTS: dict[str, Any] = {
     'normaliser': CNNormaliser,
 }
 """Fitted steps, in order; each goes to arrays and back."""
+
+STRUCTURES, REGIONS = 'structures', 'regions'
+"""Keys in the state of the steps: the structures that the model sees, and the steps that are fitted
+to single regions. The second is also the prefix of their arrays."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +108,24 @@ class Prepared:
 
 @dataclass(frozen=True, eq=False)
 class Preprocessing:
-    """All steps, fitted. A step that was not asked for is None."""
+    """All steps, fitted. A step that was not asked for is None.
+
+    Attributes
+    ----------
+    features
+        Regions that a table must have.
+    options
+        Which steps.
+    normaliser, imputer, combat, residualiser
+        The steps, for `structures`.
+    codes
+        Words that may stand in numeric covariates.
+    paired
+        Structures that the model sees, each with both sides as one; None: it sees `features`.
+    regions
+        The same steps fitted to single regions, for z-scores and harmonized volumes; None where the
+        model sees single regions itself, and in models of folds.
+    """
 
     features: FeatureList
     options: PreprocessingOptions
@@ -111,6 +134,24 @@ class Preprocessing:
     combat: ComBat | None = None
     residualiser: Residualiser | None = None
     codes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    paired: FeatureList | None = None
+    regions: Preprocessing | None = None
+
+    @property
+    def structures(self) -> FeatureList:
+        """What the model sees: single regions, or structures with both sides."""
+        return self.features if self.paired is None else self.paired
+
+    @property
+    def of_regions(self) -> Preprocessing:
+        """The steps for single regions."""
+        return self if self.regions is None else self.regions
+
+    def inputs(self, features: pd.DataFrame, people: pd.DataFrame) -> Inputs:
+        """Combine sides, take apart what is known of participants, and handle ICV as asked."""
+        if self.paired is not None:
+            features = combine_sides(features, self.paired)
+        return prepare_inputs(features, people, self.options)
 
     @property
     def levels(self) -> dict[str, Any]:
@@ -136,7 +177,7 @@ class Preprocessing:
         return Requirements(
             self.features,
             self.options,
-            pd.Series(self.normaliser.mean_, self.features.names),
+            pd.Series(self.of_regions.normaliser.mean_, self.features.names),
             self.ranges,
             self.levels,
             self.codes,
@@ -159,7 +200,9 @@ class Preprocessing:
         combat = self.combat
         if combat is not None:
             combat = ComBat.from_arrays({**combat.to_arrays(), 'unseen_site': choice})
-        return replace(self, combat=combat, options=replace(self.options, unseen_site=choice))
+        regions = None if self.regions is None else self.regions.with_unseen_site(choice)
+        options = replace(self.options, unseen_site=choice)
+        return replace(self, combat=combat, options=options, regions=regions)
 
     def transform(self, features: pd.DataFrame, people: pd.DataFrame) -> Prepared:
         """Prepare anyone, one person or many.
@@ -183,7 +226,7 @@ class Preprocessing:
                 f'no participant has all of {list_briefly(self.options.columns)}, which the model '
                 'needs; complete the table'
             )
-        inputs = prepare_inputs(features[complete], people[complete], self.options)
+        inputs = self.inputs(features[complete], people[complete])
         filled = inputs.filled(self.imputer)
         harmonized, unharmonized = _harmonize(self.combat, filled, inputs)
         adjusted = _residualise(self.residualiser, harmonized, inputs)
@@ -196,7 +239,7 @@ class Preprocessing:
 
         Everyone must have all covariates, ICV and site; parameters are those of `transform`.
         """
-        inputs = prepare_inputs(features, people, self.options)
+        inputs = self.inputs(features, people)
         harmonized, _ = _harmonize(self.combat, inputs.filled(self.imputer), inputs)
         return as_measured(harmonized, self.options)
 
@@ -244,6 +287,11 @@ class Preprocessing:
             arrays |= {f'{part}/{key}': value for key, value in own.items()}
             plain = {key: value for key, value in state.items() if key not in own}
             card[part] = None if step is None else plain
+        if self.paired is not None:
+            card[STRUCTURES] = self.paired.to_json()
+        if self.regions is not None:
+            card[REGIONS], of_regions = self.regions.to_state()
+            arrays |= {f'{REGIONS}/{name}': values for name, values in of_regions.items()}
         return card, arrays
 
     @classmethod
@@ -254,10 +302,18 @@ class Preprocessing:
             for part, kind in _PARTS.items()
             if card[part] is not None
         }
+        regions = None
+        if REGIONS in card:
+            regions = cls.from_state(card[REGIONS], _arrays_of(REGIONS, arrays))
+        paired = None
+        if STRUCTURES in card:
+            paired = FeatureList.from_json(card[STRUCTURES])
         return cls(
             features=FeatureList.from_json(card['features']),
             options=PreprocessingOptions.from_json(card['options']),
             codes=card['codes'],
+            paired=paired,
+            regions=regions,
             **steps,
         )
 
@@ -275,7 +331,7 @@ def fit_preprocessing(
     is_control: pd.Series,
     visits: Visits | None = None,
 ) -> tuple[Preprocessing, Prepared]:
-    """Learn all steps, and prepare the people they were learned from.
+    """Learn all steps, and prepare the participants they were learned from.
 
     Who lacks a covariate, ICV or site is left out of the learning.
 
@@ -300,6 +356,11 @@ def fit_preprocessing(
         Data that cannot be used: missing, constant or duplicate features, too few CN, covariates
         that explain each other or the site.
     """
+    paired = pair_sides(wanted, options.sides)
+    if paired is not None:
+        features = combine_sides(features, paired)
+        if visits is not None:
+            visits = replace(visits, features=combine_sides(visits.features, paired))
     complete = is_complete(people, options)
     control = is_control[complete]
     inputs = prepare_inputs(features[complete], people[complete], options)
@@ -319,8 +380,26 @@ def fit_preprocessing(
         residualiser = Residualiser().fit(harmonized, inputs.covariates, control)
     adjusted = as_measured(_residualise(residualiser, harmonized, inputs), options)
     normaliser = CNNormaliser().fit(adjusted, control)
-    steps = Preprocessing(wanted, options, normaliser, imputer, combat, residualiser)
+    steps = Preprocessing(wanted, options, normaliser, imputer, combat, residualiser, paired=paired)
     return steps, steps._prepared(inputs, adjusted, unharmonized, features.index)
+
+
+def fit_to_regions(
+    steps: Preprocessing,
+    features: pd.DataFrame,
+    people: pd.DataFrame,
+    is_control: pd.Series,
+    visits: Visits | None = None,
+) -> Preprocessing:
+    """Learn the steps for single regions, too, if the model sees structures.
+
+    Parameters are those of `fit_preprocessing`.
+    """
+    if steps.paired is None:
+        return steps
+    options = replace(steps.options, sides=APART)
+    regions, _ = fit_preprocessing(steps.features, options, features, people, is_control, visits)
+    return replace(steps, regions=regions)
 
 
 def is_complete(people: pd.DataFrame, options: PreprocessingOptions) -> pd.Series:
@@ -344,7 +423,7 @@ def residuals_of_all(
     On the scale that covariates act on. Returns residuals, and the same enlarged to the size of
     errors: a regression makes residuals of unusual people, who determine it, too small.
     """
-    inputs = prepare_inputs(features, people, steps.options)
+    inputs = steps.inputs(features, people)
     values = inputs.filled(steps.imputer).to_numpy()
     columns = [np.ones((len(values), 1))]
     if inputs.site is not None:
