@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -46,6 +46,9 @@ from surreal_bids.rindices.new_sites import are_children
 from surreal_bids.rindices.preprocessing import COMPLETE, INCOMPLETE, NONE_BEYOND
 from surreal_bids.rindices.uncertainty import add_standing, with_centiles
 from surreal_bids.text import counted
+
+if TYPE_CHECKING:
+    from surreal_bids.analysis.asymmetry import Asymmetry
 
 # Tables that only the group level needs are computed by modules imported where they are used.
 
@@ -178,6 +181,21 @@ class Analysis:
         return describe_patterns(self.model, described, self.contributions, self.fitted)
 
     @cached_property
+    def asymmetry(self) -> Asymmetry | None:
+        """Left-right differences along patterns; None where the model sees sides apart."""
+        from surreal_bids.analysis.asymmetry import describe_asymmetry
+
+        paired = self.model.preprocessing.paired
+        if paired is None or not self.names:
+            return None
+        is_comparable = ~self.all_results['status'].isin([UNHARMONIZED, INCOMPLETE])
+        visits = self.scored.visits
+        z_scores = self.z_scores.loc[visits.index].where(is_comparable[visits.index])
+        return describe_asymmetry(
+            z_scores, self.patterns, paired, self.scored.groups, visits['is_first']
+        )
+
+    @cached_property
     def _associated(self) -> tuple[pd.DataFrame, dict[str, str]]:
         patients = self._patients
         covariates, measures = patients.covariates_and_measures()
@@ -286,6 +304,10 @@ class Analysis:
             n_seen = self.trained_on.sum()
             reason = f'The model was trained on {n_seen} of {counted(len(self.cohort), "visit")}'
             found.append(in_sample(reason, 'Use the R-indices that "surreal-gan fit" wrote'))
+        if self.trained_here and self.model.preprocessing.paired is None:
+            from surreal_bids.analysis.headlines import warn_of_mirror_images
+
+            found += warn_of_mirror_images(self.patterns, self.model.preprocessing.features)
         return [*found, *warn_of_differences(self.differences)]
 
     def _in_sample(self) -> Iterator[Caution]:
@@ -334,6 +356,8 @@ class Analysis:
         facts['sex'] = known.column_of('sex')
         if self.images is not None:
             facts[OUTLIERS] = self.images.table[OUTLIERS]
+        if self.asymmetry is not None:
+            facts = facts.join(self.asymmetry.table)
         facts = facts.drop(columns=self.z_scores.columns, errors='ignore')
         return self.scored.visits.join(facts).join(self.z_scores.round(2) + 0.0)  # No minus zero.
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from surreal_bids import __version__
+from surreal_bids.analysis.asymmetry import DIFFERENCE, MIN_CONTROLS, SIDE, USUAL
 from surreal_bids.analysis.change import FALSE_ALARMS
 from surreal_bids.analysis.engine import Analysis
 from surreal_bids.analysis.image_quality import FEWEST_IMAGES, OUTLYING
@@ -28,7 +29,7 @@ from surreal_bids.files import write_json, write_tsv
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.imaging.quality import NORM_PEOPLE
 from surreal_bids.names import CONTROL, GROUP_NAMES, PARTICIPANT, PATIENT, SESSION, without_prefix
-from surreal_bids.regions import Feature, readable_name, recognise, region_names
+from surreal_bids.regions import Feature, FeatureList, readable_name, recognise, region_names
 from surreal_bids.rindices.crossfit import HELD_OUT
 from surreal_bids.rindices.measurement_noise import describe_noise
 from surreal_bids.rindices.model import INTERVALS, SHARE, VISIT, TableModel
@@ -57,6 +58,7 @@ CONTROLS_OF_MODEL = (
 
 CONSTANTS = {
     'controls': OWN_CONTROLS,
+    'controls_for_sides': MIN_CONTROLS,
     'false_alarms': FALSE_ALARMS,
     'fewest_images': FEWEST_IMAGES,
     'included': INCLUDED,
@@ -68,6 +70,7 @@ CONSTANTS = {
     'norm_people': NORM_PEOPLE,
     'outlying': OUTLYING,
     'share': SHARE,
+    'usual_difference': USUAL,
 }
 """Values that descriptions of columns mention."""
 
@@ -176,7 +179,9 @@ def _rindices(found: Analysis) -> pd.DataFrame:
     table, visits = table.iloc[order], visits.iloc[order]
     table['flags'] = found.flags.reindex(table.index).replace('', None)
     known = [name for name in (PARTICIPANT, SESSION, 'group') if name in visits]
-    suffixes = ('', '_low', '_high', '_centile')
+    if found.asymmetry is not None:
+        table = table.join(found.asymmetry.table.round(3))
+    suffixes = ('', '_low', '_high', '_centile', DIFFERENCE, SIDE)
     own = [f'{name}{end}' for name in found.names for end in suffixes]
     own += ['fold', HELD_OUT, 'status', 'reason', 'flags']
     return pd.concat([visits[known], table[[name for name in own if name in table]]], axis=1)
@@ -392,10 +397,16 @@ class GroupTables:
         return list(self.card['PatternNames'])
 
     @cached_property
-    def region_of(self) -> dict[str, str]:
-        """Readable name of each feature."""
+    def feature_names(self) -> dict[str, str]:
+        """Readable name of each feature of the model."""
         features = {each['Name']: each['MUSERegions'] for each in self.card['FeatureDetails']}
         return {name: readable_name(Feature(name, tuple(k))) for name, k in features.items()}
+
+    @cached_property
+    def region_names(self) -> dict[str, str]:
+        """Readable name of each single region that has z-scores."""
+        regions = FeatureList.from_json(self.card['Preprocessing']['features']).features
+        return {region.name: readable_name(region) for region in regions}
 
     @cached_property
     def digest(self) -> str:

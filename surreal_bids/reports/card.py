@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from surreal_bids.analysis.headlines import differ_by_half, headline
 from surreal_bids.analysis.statistics import is_icv_in_mm3, mean_and_sd
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.cautions import Caution
@@ -279,9 +280,11 @@ def meanings_of(card: Card, root: Path) -> dict[str, str]:
     if 'Imported' in card or not path.is_file():
         return published_meanings(card)
     patterns = pd.read_csv(path, sep='\t', na_values=['n/a'], keep_default_na=False)
-    return {
-        str(name): pattern_words(rows) for name, rows in patterns.groupby('pattern', sort=False)
-    }
+    meanings = {}
+    for name, rows in patterns.groupby('pattern', sort=False):
+        where = headline(rows)
+        meanings[str(name)] = f'{where}. {pattern_words(rows)}' if where else pattern_words(rows)
+    return meanings
 
 
 def pattern_words(rows: pd.DataFrame, most: int = 5) -> str:
@@ -295,24 +298,38 @@ def pattern_words(rows: pd.DataFrame, most: int = 5) -> str:
         Regions that are named in each direction.
     """
     shown = rows[rows['shown'].astype(bool)]
-    sides = [split_side(str(name)) for name in shown['region']]
-    shown = shown.assign(structure=[structure for _, structure in sides])
+    structures = [split_side(str(name))[1] for name in shown['region']]
+    shown = shown.assign(structure=_unite_sides(shown['change_sd'].tolist(), structures))
     kinds = []
     for words, sign in (('Smaller', -1), ('Larger', 1)):
-        mine = shown[np.sign(shown['change_sd']) == sign]
-        found = mine.groupby('structure', sort=False)
-        order = found['change_sd'].mean().abs().sort_values(ascending=False).index
-        listed = [_change_words(found.get_group(name)) for name in order[:most]]
+        of_sign = shown[np.sign(shown['change_sd']) == sign]
+        by_structure = of_sign.groupby('structure', sort=False)
+        order = by_structure['change_sd'].mean().abs().sort_values(ascending=False).index
+        listed = [_change_words(by_structure.get_group(name)) for name in order[:most]]
         more = f' and {len(order) - most} more' if len(order) > most else ''
         if listed:
             kinds.append(f'{words}: {", ".join(listed)}{more}')
     return '. '.join(kinds) or 'No region changes by more than its spread'
 
 
+def _unite_sides(changes: Sequence[float], structures: Sequence[str]) -> list[str]:
+    """Return a key per region, which two sides of a structure share if their changes are alike."""
+    changes_of: dict[str, list[float]] = {}
+    for structure, change in zip(structures, changes):
+        changes_of.setdefault(structure, []).append(change)
+    keys = []
+    for number, structure in enumerate(structures):
+        of_sides = changes_of[structure]
+        are_apart = len(of_sides) == 2 and differ_by_half(*of_sides)
+        keys.append(f'{structure} {number}' if are_apart else structure)
+    return keys
+
+
 def _change_words(rows: pd.DataFrame) -> str:
     """Return a region, or both sides of it, with the mean change."""
-    structure = rows['structure'].iloc[0]
-    name = structure if len(rows) > 1 else str(rows['region'].iloc[0])
+    name = str(rows['region'].iloc[0])
+    if len(rows) > 1:
+        name = split_side(name)[1]
     name = f'{name[0].lower()}{name[1:]}' if name[1:2].islower() else name
     if rows['change_percent'].notna().all():
         return f'{name} {rows["change_percent"].mean():+.0f}%'

@@ -12,7 +12,9 @@ import nibabel as nib
 import numpy as np
 import pandas as pd
 
+from surreal_bids.analysis.asymmetry import in_words
 from surreal_bids.analysis.engine import Analysis
+from surreal_bids.analysis.headlines import headline
 from surreal_bids.analysis.image_quality import FEWEST_IMAGES, OUTLIERS
 from surreal_bids.analysis.maps import VoxelMaps
 from surreal_bids.analysis.patterns import values_by_region
@@ -156,6 +158,7 @@ def write_group_report(report: GroupReport) -> Path:
         uses=group_uses(found.cohort.uses) if len(found.cohort.uses) else None,
         notes=dict(note.split(': ', 1) for note in found.cohort.notes),
         methods=Methods(group=report.methods).html,
+        sides='' if found.asymmetry is None else in_words(found.asymmetry),
         patterns=_regions(found.patterns),
     )
     return write_page(path, report.title, content, _subtitle(report), [TABLES])
@@ -182,6 +185,7 @@ def _cards(report: GroupReport) -> list[dict[str, Any]]:
             'name': name,
             'colour': figures.pattern_colour(found.names, name),
             'brain': brains.get(name),
+            'headline': headline(patterns[patterns['pattern'] == name]),
             'regions': pattern_words(patterns[patterns['pattern'] == name]),
             'meaning': meanings.get(name, ''),
             'shares': _shares(found.first_visits, name),

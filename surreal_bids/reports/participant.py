@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
+from surreal_bids.analysis.asymmetry import BOTH, DIFFERENCE, SIDE, USUAL
 from surreal_bids.analysis.image_quality import OUTLIERS
 from surreal_bids.analysis.outputs import Individual
 from surreal_bids.bids.outputs import output_path
@@ -561,8 +562,8 @@ def _is_of_unknown_scanner(one: Individual) -> bool:
 
 def _z_scores(one: Individual) -> pd.DataFrame:
     """Return the z-scores of the last visit by region, the most unusual first."""
-    features = [name for name in one.tables.region_of if name in one.last]
-    values = one.last[features].astype(float).dropna().rename(index=one.tables.region_of)
+    regions = [name for name in one.tables.region_names if name in one.last]
+    values = one.last[regions].astype(float).dropna().rename(index=one.tables.region_names)
     values = values.sort_values(key=abs, ascending=False, kind='stable')
     return pd.DataFrame({'Region': values.index, 'z-score (SD of controls)': values.to_numpy()})
 
@@ -583,7 +584,21 @@ def _index(one: Individual, name: str, meanings: Mapping[str, str]) -> dict[str,
         'value': f'{row[name]:.2f}',
         'interval': interval,
         'centile': centile,
+        'sides': _describe_sides(row, name),
     }
+
+
+def _describe_sides(row: pd.Series, name: str) -> str:
+    """Say on which side the pattern is expressed more; empty where it is not known."""
+    difference, side = row.get(f'{name}{DIFFERENCE}'), row.get(f'{name}{SIDE}')
+    if pd.isna(difference):
+        return ''
+    if side == BOTH:
+        return f'Both sides: they differ by no more than in {USUAL:.0%} of controls'
+    return (
+        f'Stronger on the {side} ({abs(difference):.1f} SD of the left-right difference of '
+        f'controls, beyond that of {USUAL:.0%} of them)'
+    )
 
 
 def _share(one: Individual) -> str:
@@ -647,7 +662,7 @@ def _parts(one: Individual) -> dict[str, pd.Series]:
     rows = one.at_last(one.contributions)
     if rows.empty:
         return {}
-    features = [name for name in one.tables.region_of if name in rows]
+    features = [name for name in one.tables.feature_names if name in rows]
     by_index = rows.set_index('r_index')[['baseline', *features]].astype(float).T
     return {name: by_index[name] for name in one.names if name in by_index}
 
@@ -656,7 +671,7 @@ def _contributions(one: Individual) -> dict[str, pd.DataFrame]:
     """Return the largest contributions to each R-index; rows add up to it."""
     tables = {}
     for name, parts in _parts(one).items():
-        regions = parts.drop('baseline').rename(index=one.tables.region_of)
+        regions = parts.drop('baseline').rename(index=one.tables.feature_names)
         regions = regions.sort_values(key=abs, ascending=False, kind='stable')
         shown = {'mean control': parts['baseline'], **regions[:SHOWN_REGIONS]}
         if len(regions) > SHOWN_REGIONS:
