@@ -8,7 +8,8 @@ sets of structures, and one-sided disease is described for each participant.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
+from string import ascii_lowercase
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -58,6 +59,9 @@ _AVERAGED = re.compile(
     re.IGNORECASE,
 )
 """Names of measures that do not add up over regions, unlike volumes and areas."""
+
+_NO_SIDES = sorted(set(ascii_lowercase) - {'l', 'r'})
+"""Letters that no side has."""
 
 _SEPARATORS = ' _-.,;:/'
 """What may stand between the words of a name."""
@@ -149,6 +153,8 @@ def find_pairs(columns: Iterable[str]) -> list[Pair]:
     >>> find_pairs(['lh_cuneus_thickness', 'Leftover', 'rh_cuneus_thickness'])
     [Pair(structure='cuneus_thickness', left='lh_cuneus_thickness', right='rh_cuneus_thickness')]
     """
+    columns = list(columns)
+    names = {column.lower() for column in columns}
     pairs: list[Pair] = []
     paired: set[str] = set()
     waiting: dict[tuple[str, str], tuple[str, NameWithSide]] = {}
@@ -158,13 +164,19 @@ def find_pairs(columns: Iterable[str]) -> list[Pair]:
             if partner_parts.side == parts.side:
                 waiting.setdefault(parts.key, (column, parts))
                 continue
-            if partner not in paired:
+            if partner not in paired and not _is_in_alphabet(parts, names):
                 both = {parts.side: column, partner_parts.side: partner}
                 pairs.append(Pair(partner_parts.structure, both[LEFT], both[RIGHT]))
                 paired |= {column, partner}
                 break
     position = {column: number for number, column in enumerate(columns)}
     return sorted(pairs, key=lambda pair: min(position[pair.left], position[pair.right]))
+
+
+def _is_in_alphabet(parts: NameWithSide, names: Container[str]) -> bool:
+    """Check whether the letter of a side is one of a series, as in `region_k`, `region_l`, ..."""
+    before, after = parts.key
+    return any(f'{before}{letter}{after}' in names for letter in _NO_SIDES)
 
 
 def _find_muse_pairs(regions: FeatureList) -> list[Pair]:

@@ -413,8 +413,9 @@ def describe_sides(regions: FeatureList, sides: Sides) -> tuple[list[str], list[
     side_of_region = without_partner(structures)
     if n_pairs == 0:
         what = 'no region has a left and a right part by its name'
-        if len(set(side_of_region.values())) == 1:
-            what = f'all regions are {SIDE_WORDS[next(iter(side_of_region.values()))]} ones'
+        sides_there = set(side_of_region.values())
+        if len(sides_there) == 1:
+            what = f'all regions with a side are {SIDE_WORDS[sides_there.pop()]} ones'
         return [f'Sides: {what}; single regions are used'], []
     n_other = len(structures) - n_pairs
     note = (
