@@ -127,14 +127,14 @@ class CohortOptions:
         metavar='TSV',
     )
     features: str | None = option(
-        'regions used by the model: muse139 (the 139 single MUSE regions), muse72 (left and right '
-        'summed, as in the original implementation), or a text file with one column name per '
-        'line. MUSE regions are recognised under their common names (MUSE_47, DL_MUSE_Volume_47, '
-        '47, Right hippocampus). Default: the MUSE regions without the ventricles; in tables '
-        'without MUSE regions, all columns that behave like volumes of regions; the summary lists '
-        'what each column was taken for',
+        'regions used by the model: a text file with one column name per line, or the name of a '
+        'published list of MUSE regions: muse139 (all single regions but ventricles) or muse72 '
+        '(left and right summed). MUSE regions are recognised under their common names (MUSE_47, '
+        'DL_MUSE_Volume_47, 47, Right hippocampus). Default: the MUSE regions without the '
+        'ventricles; in tables without MUSE regions, all columns that behave like volumes of '
+        'regions; the summary lists what each column was taken for',
         section=VOLUMES,
-        metavar='{muse72,muse139,FILE}',
+        metavar='FILE',
     )
     covariates: tuple[str, ...] = several(
         'columns whose effect is estimated in controls and removed. Numbers are modelled '

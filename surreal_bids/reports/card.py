@@ -206,7 +206,7 @@ def preprocessing_facts(state: Mapping[str, Any]) -> dict[str, str]:
     options, combat = state['options'], state['combat']
     icv = str(options['icv_column'] or column_of(options['covariates'], 'icv'))
     handling = 'covariate' if icv in options['covariates'] else options['icv']
-    facts = {'head size': HEAD_SIZE[handling].format(icv)}
+    facts = {'sides': _describe_sides(state), 'head size': HEAD_SIZE[handling].format(icv)}
     if state['imputer'] is not None:
         facts['missing features'] = 'imputed by regression among controls'
     facts['sites'] = 'not harmonized'
@@ -217,6 +217,14 @@ def preprocessing_facts(state: Mapping[str, Any]) -> dict[str, str]:
     covariates = ', '.join(encoder.get('covariates', [])) or 'none'
     facts['covariates'] = f'{covariates} (effects estimated in controls and removed)'
     return facts | _covered(encoder, state['codes'], icv)
+
+
+def _describe_sides(state: Mapping[str, Any]) -> str:
+    """Return whether a model sees left and right regions as one feature."""
+    if 'structures' not in state:
+        return 'every region of the table is a feature'
+    n_regions, n_structures = (len(state[key]['features']) for key in ('features', 'structures'))
+    return f'together: {n_regions} regions are {n_structures} features'
 
 
 def _covered(encoder: Mapping[str, Any], codes: Mapping[str, Any], icv: str) -> dict[str, str]:

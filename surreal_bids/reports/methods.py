@@ -101,6 +101,7 @@ def describe_group_methods(found: Analysis, asked: Mapping[str, Any]) -> dict[st
     imported = found.model.notes.get('Imported', {})
     added = found.model.notes.get(ADDED_SITES, {})
     here = set(cohort.people.get(str(cohort.options.site_column), ()))
+    paired = found.model.preprocessing.paired
     defaults = {'map_smoothing': 0, 'deviation_maps': (), 'permutations': 0, 'from_table': False}
     return {
         'n_controls': cohort.counts['CN'],
@@ -108,6 +109,8 @@ def describe_group_methods(found: Analysis, asked: Mapping[str, Any]) -> dict[st
         'n_without_group': cohort.n_without_group,
         'n_features': len(cohort.wanted),
         'features': cohort.wanted.noun,
+        'n_structures': 0 if paired is None else len(paired),
+        'averaged': paired is not None and all(f.averaged for f in paired.features if f.columns[1:]),
         'n_patterns': len(found.names),
         'folds': 0 if found.fitted is None else found.fitted.folds.count,
         'covariates': cohort.options.covariates,
