@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surreal_bids.cohort.roles import column_features, describe_sides
+from surreal_bids.cohort.roles import column_features, describe_sides, usable_sides
+from surreal_bids.harmonization.options import PreprocessingOptions
 from surreal_bids.regions import FeatureList, feature_set, muse_indices
 from surreal_bids.sides import (
     APART,
@@ -139,21 +140,34 @@ def test_structures_survive_the_card():
 def test_regions_without_a_partner_are_listed():
     regions = column_features(['left_a', 'right_a', 'left_b', 'Brain-Stem', 'Lingual'])
     assert without_partner(put_sides_together(regions)) == {'left_b': 'L'}
-    notes, cautions = describe_sides(regions, TOGETHER)
+    notes, cautions = describe_sides(regions, TOGETHER, TOGETHER)
     assert '1 structure with both sides and 3 other regions' in notes[0]
     assert 'left_b (left only)' in cautions[0].found
 
 
 def test_a_table_with_one_side_only_says_so():
     regions = column_features(['left_a', 'left_b', 'left_c', 'Brain-Stem'])
-    notes, cautions = describe_sides(regions, TOGETHER)
+    notes, cautions = describe_sides(regions, TOGETHER, TOGETHER)
     assert notes == ['Sides: all regions with a side are left ones; single regions are used']
     assert cautions == []
     assert pair_sides(regions, TOGETHER) is None
 
 
+def test_too_few_structures_keep_sides_apart_and_say_so():
+    names = [f'{side}_{part}x' for part in range(7) for side in ('left', 'right')]
+    regions = column_features(names)
+    together = PreprocessingOptions(sides=TOGETHER)
+    used = usable_sides(regions, together)
+    assert used.sides == APART
+    notes, cautions = describe_sides(regions, used.sides, TOGETHER)
+    assert '7 structures, at least 8 needed' in notes[0]
+    assert '7 structures, at least 8 needed' in cautions[0].found
+    more = column_features([*names, 'left_8x', 'right_8x'])
+    assert usable_sides(more, together).sides == TOGETHER
+
+
 def test_apart_is_a_note():
-    notes, cautions = describe_sides(column_features(['left_a', 'right_a']), APART)
+    notes, cautions = describe_sides(column_features(['left_a', 'right_a']), APART, APART)
     assert 'apart' in notes[0]
     assert cautions == []
 

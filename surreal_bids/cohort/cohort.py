@@ -39,6 +39,7 @@ from surreal_bids.cohort.roles import (
     listed_features,
     read_features,
     read_person_columns,
+    usable_sides,
     uses_of_columns,
 )
 from surreal_bids.cohort.visits import (
@@ -564,6 +565,8 @@ class _Reader:
         wanted = self.features.wanted
         with self.collecting():
             options, self.own = self.choose_columns(known)
+            if self.model is None:
+                options = usable_sides(wanted, options)
             people = read_person_columns(known, options, self.own, self.model)
         if self.problems:
             raise DataError('\n'.join(dict.fromkeys(self.problems)))
@@ -643,7 +646,7 @@ class _Reader:
             notes, missed = describe_corrections(
                 self.options, options, known, study.wanted.scale_with_head
             )
-            of_sides, one_sided = describe_sides(study.wanted, options.sides)
+            of_sides, one_sided = describe_sides(study.wanted, options.sides, self.options.sides)
             notes += of_sides
             missed += one_sided
         visits = add_years(visit_columns((self.visits[n] for n in names), self.prefix), times)

@@ -48,6 +48,7 @@ from surreal_bids.sides import (
     APART,
     SIDE_WORDS,
     Sides,
+    pair_sides,
     paired_structures,
     put_sides_together,
     without_partner,
@@ -396,7 +397,21 @@ def describe_corrections(
     return notes, [caution] * bool(doubts)
 
 
-def describe_sides(regions: FeatureList, sides: Sides) -> tuple[list[str], list[Caution]]:
+MIN_STRUCTURES = 8
+"""Structures that a model needs: the preset sparse takes eight features per pattern."""
+
+
+def usable_sides(regions: FeatureList, options: PreprocessingOptions) -> PreprocessingOptions:
+    """Keep sides apart where they would form too few structures for a model."""
+    paired = pair_sides(regions, options.sides)
+    if paired is None or len(paired) >= MIN_STRUCTURES:
+        return options
+    return replace(options, sides=APART)
+
+
+def describe_sides(
+    regions: FeatureList, sides: Sides, chosen: Sides
+) -> tuple[list[str], list[Caution]]:
     """Say how left and right regions are used, and warn of those without a partner.
 
     Parameters
@@ -404,11 +419,22 @@ def describe_sides(regions: FeatureList, sides: Sides) -> tuple[list[str], list[
     regions
         Single regions.
     sides
-        The choice of the user.
+        How sides are used; see :func:`usable_sides`.
+    chosen
+        The choice of the user, or the default.
     """
-    if sides == APART:
-        return ['Sides: apart, as given (--sides apart); patterns are sets of single regions'], []
     structures = put_sides_together(regions)
+    if chosen == APART:
+        return ['Sides: apart, as given (--sides apart); patterns are sets of single regions'], []
+    if sides == APART:
+        few = f'{counted(len(structures), "structure")}, at least {MIN_STRUCTURES} needed'
+        caution = Caution(
+            f'Left and right regions are features of their own: together they would be {few}',
+            'Patterns may show on which side the disease is stronger',
+            'Use a table with more regions',
+            PARTICIPANTS,
+        )
+        return [f'Sides: apart, since together they would be {few}'], [caution]
     n_pairs = len(paired_structures(structures))
     side_of_region = without_partner(structures)
     if n_pairs == 0:

@@ -110,7 +110,8 @@ def describe_group_methods(found: Analysis, asked: Mapping[str, Any]) -> dict[st
         'n_features': len(cohort.wanted),
         'features': cohort.wanted.noun,
         'n_structures': 0 if paired is None else len(paired),
-        'averaged': paired is not None and all(f.averaged for f in paired.features if f.columns[1:]),
+        'averaged': paired is not None
+        and all(f.averaged for f in paired.features if f.columns[1:]),
         'n_patterns': len(found.names),
         'folds': 0 if found.fitted is None else found.fitted.folds.count,
         'covariates': cohort.options.covariates,

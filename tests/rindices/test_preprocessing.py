@@ -9,7 +9,7 @@ import statsmodels.api as sm
 from surreal_bids.cohort.roles import column_features
 from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.options import PreprocessingOptions
-from surreal_bids.rindices.preprocessing import Preprocessing, fit_preprocessing
+from surreal_bids.rindices.preprocessing import Preprocessing, fit_preprocessing, fit_to_regions
 from tests.cohort.study import REGIONS, Study, make_study
 
 NOTHING = PreprocessingOptions()
@@ -205,3 +205,49 @@ def test_nobody_to_apply_to():
     steps, _ = fit(study, OPTIONS['covariates'])
     with pytest.raises(DataError, match='no participant has all of age, sex'):
         steps.transform(study.features, study.people.assign(age=np.nan))
+
+
+def sided(study: Study) -> Study:
+    """The study with its regions as the left and right halves of structures."""
+    names = [f'{side}_{number}x' for number in range(16) for side in ('left', 'right')]
+    return replace(study, features=study.features.set_axis(names, axis=1))
+
+
+@pytest.mark.parametrize('options', OPTIONS.values(), ids=OPTIONS)
+def test_sides_together_are_a_model_of_the_sums(options):
+    study = sided(make_study())
+    wanted = column_features(study.features.columns)
+    together = replace(options, sides='together')
+    arguments = study.people, ~study.is_patient
+    steps, prepared = fit_preprocessing(wanted, together, study.features, *arguments)
+    values = study.features.to_numpy()
+    sums = pd.DataFrame(values[:, ::2] + values[:, 1::2], study.features.index)
+    sums.columns = [f'{number}x' for number in range(16)]
+    _, expected = fit_preprocessing(column_features(sums), options, sums, *arguments)
+    pd.testing.assert_frame_equal(prepared.normalised, expected.normalised)
+    assert steps.features == wanted
+    assert steps.structures.names == list(sums)
+    again = steps.transform(study.features, study.people)
+    pd.testing.assert_frame_equal(again.normalised, prepared.normalised, check_exact=True)
+
+
+@pytest.mark.parametrize('options', OPTIONS.values(), ids=OPTIONS)
+def test_single_regions_have_steps_of_their_own(options):
+    study = sided(make_study())
+    wanted = column_features(study.features.columns)
+    arguments = study.features, study.people, ~study.is_patient
+    steps, _ = fit_preprocessing(wanted, replace(options, sides='together'), *arguments)
+    assert steps.regions is None
+    with_regions = fit_to_regions(steps, *arguments)
+    apart, _ = fit_preprocessing(wanted, options, *arguments)
+    card, arrays = with_regions.to_state()
+    restored = Preprocessing.from_state(json.loads(json.dumps(card)), arrays)
+    for known in (with_regions, restored, restored.with_unseen_site('skip')):
+        ours, theirs = known.of_regions, apart
+        harmonized = ours.harmonize(study.features, study.people)
+        expected = theirs.harmonize(study.features, study.people)
+        pd.testing.assert_frame_equal(harmonized, expected, check_exact=True)
+        assert known.structures == steps.structures
+    assert fit_to_regions(apart, *arguments) is apart
+    means = with_regions.requirements.mean_volumes
+    assert means.index.tolist() == list(study.features)
