@@ -177,6 +177,7 @@ class Preprocessing:
             A feature is missing and the model does not impute, an unseen site (unless skipped), or
             an unknown level of a covariate.
         """
+        self._require_columns(features, people)
         complete = is_complete(people, self.options)
         if not complete.any():
             raise DataError(
@@ -190,6 +191,16 @@ class Preprocessing:
         return self._prepared(
             inputs, as_measured(adjusted, self.options), unharmonized, features.index
         )
+
+    def _require_columns(self, features: pd.DataFrame, people: pd.DataFrame) -> None:
+        """Refuse tables that lack a column of the model."""
+        missing = [name for name in self.features.names if name not in features]
+        missing += [name for name in self.options.columns if name not in people]
+        if missing:
+            raise DataError(
+                f'no column {list_briefly(missing)}, which the model needs; read the tables with '
+                'Cohort.read(..., model=model), which finds columns of other names'
+            )
 
     def harmonize(self, features: pd.DataFrame, people: pd.DataFrame) -> pd.DataFrame:
         """Features without site effects, as far as they are known, or divided by ICV if so chosen.
