@@ -413,10 +413,10 @@ def set_by_model(config: CohortOptions) -> list[str]:
     """
     return [
         flag_of(name)
-        for name, about in options_of(CohortOptions).items()
+        for name, about in options_of(type(config)).items()
         if about.section == VOLUMES
         and not about.of_table
-        and getattr(config, name) != getattr(CohortOptions, name)
+        and getattr(config, name) != getattr(type(config), name)
     ]
 
 

@@ -212,7 +212,14 @@ class Analysis:
         # Where a covariate has rare values, folds may lack them: no reason to do without results.
         with suppress(DataError):
             before = inputs.filled(self.model.preprocessing.imputer)
-            return assess_harmonization(before, after, site, inputs.covariates, self.random_seed)
+            return assess_harmonization(
+                before,
+                after,
+                site,
+                inputs.covariates,
+                self.random_seed,
+                controls.options.make_combat,
+            )
         return None
 
     @property

@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -172,6 +173,13 @@ class Cohort:
         UsageError
             An option has a value of the wrong type, or is set by the model.
         """
+        tables = [volumes] if participants is None else [volumes, participants]
+        for table in tables:
+            if not isinstance(table, (str, PathLike)):
+                raise DataError(
+                    f'expected the path of a table, not {type(table).__name__}; write it to a '
+                    'file first'
+                )
         chosen = change_options(DEFAULTS, options)
         if model is None:
             return read_cohort(volumes, participants, chosen)

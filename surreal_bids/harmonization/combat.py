@@ -13,6 +13,7 @@ delta, as longCombat does, would enlarge every change by as much.
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, overload
@@ -283,6 +284,20 @@ class ComBat:
         self.ratio_ = np.vstack([self.ratio_, *(ratio for _, ratio in estimates)])
         return self
 
+    @classmethod
+    def setting_names(cls) -> tuple[str, ...]:
+        """Names of the parameters of the constructor."""
+        return tuple(inspect.signature(cls).parameters)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The parameters of the constructor, by name."""
+        return {name: getattr(self, name) for name in self.setting_names()}
+
+    def copy(self, **changes: Any) -> ComBat:
+        """Return a copy of a fitted model; `changes` replace values of `to_arrays`."""
+        return self.from_arrays({**self.to_arrays(), **changes})
+
     @property
     def compared_sites_(self) -> list[str]:
         """Sites that were compared within participants; those added later were not."""
@@ -293,7 +308,7 @@ class ComBat:
         prior, error = self.shift_prior_, self.shift_error_
         covariances = {} if prior is None else {'within': prior.within, 'between': prior.between}
         return {
-            'unseen_site': self.unseen_site,
+            **self.settings,
             'encoder': self.encoder_.to_json(),
             'prior': None if self.prior_ is None else self.prior_.to_json(),
             **covariances,
@@ -305,7 +320,8 @@ class ComBat:
     @classmethod
     def from_arrays(cls, state: Mapping[str, Any]) -> ComBat:
         """Rebuild a fitted model from `to_arrays`."""
-        combat = cls(state['unseen_site'])
+        # A model that was stored before a parameter existed has its default.
+        combat = cls(**{name: state[name] for name in cls.setting_names() if name in state})
         combat.encoder_ = CovariateEncoder.from_json(state['encoder'])
         combat.prior_ = None if state['prior'] is None else SitePrior.from_json(state['prior'])
         if 'within' in state:

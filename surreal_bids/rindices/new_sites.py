@@ -100,9 +100,7 @@ def teach_sites(model: TableModel, controls: Cohort) -> TableModel:
     if combat is None or len(combat.sites_) == 1:
         combat = _reference(steps)
     inputs = prepare_inputs(controls.features, controls.people, controls.options)
-    taught = ComBat.from_arrays(combat.to_arrays()).add_site(
-        inputs.features, controls.people[column], inputs.covariates
-    )
+    taught = combat.copy().add_site(inputs.features, controls.people[column], inputs.covariates)
     options = replace(steps.options, site_column=column)
     return replace(model, preprocessing=replace(steps, combat=taught, options=options))
 
@@ -116,7 +114,7 @@ def _as_learned(model: TableModel) -> TableModel:
     kept = np.array([not str(name).endswith(HERE.format('')) for name in state['sites']])
     lists = {name: list(compress(state[name], kept)) for name in ('sites', 'site_sizes')}
     arrays = {name: np.asarray(state[name])[kept] for name in ('shift', 'ratio')}
-    learned = ComBat.from_arrays({**state, **lists, **arrays})
+    learned = combat.copy(**lists, **arrays)
     notes = dict(model.notes)
     added = notes.pop(ADDED_SITES, {})
     kept_sites = {site: told for site, told in added.items() if site in lists['sites']}
@@ -136,9 +134,10 @@ def _reference(steps: Preprocessing) -> ComBat:
         encoder, slopes = steps.residualiser.encoder_, steps.residualiser.coefficients_
         center = steps.residualiser.center_
     mean, sd = steps.scale_of_sites
-    return ComBat.from_arrays(
+    combat = steps.options.make_combat()
+    return combat.from_arrays(
         {
-            'unseen_site': 'error',
+            **combat.settings,
             'features': steps.features.names,
             'constant': [],
             'encoder': encoder.to_json(),

@@ -158,7 +158,7 @@ class Preprocessing:
         """The same steps with another choice for people of unseen sites."""
         combat = self.combat
         if combat is not None:
-            combat = ComBat.from_arrays({**combat.to_arrays(), 'unseen_site': choice})
+            combat = combat.copy(unseen_site=choice)
         return replace(self, combat=combat, options=replace(self.options, unseen_site=choice))
 
     def transform(self, features: pd.DataFrame, people: pd.DataFrame) -> Prepared:
@@ -430,7 +430,7 @@ def _fit_combat(
 ) -> ComBat | None:
     if inputs.site is None:
         return None
-    return ComBat(options.unseen_site).fit(features[is_control], inputs.site, inputs.covariates)
+    return options.make_combat().fit(features[is_control], inputs.site, inputs.covariates)
 
 
 def _fit_combat_to_visits(
@@ -443,7 +443,7 @@ def _fit_combat_to_visits(
     used = is_complete(visits.people, options) & visits.first.isin(is_control.index[is_control])
     inputs = prepare_inputs(visits.features[used], visits.people[used], options)
     sites = visits.people.loc[used, str(options.site_column)]
-    return ComBat(options.unseen_site).fit(
+    return options.make_combat().fit(
         inputs.filled(imputer), sites, inputs.covariates, participants=visits.first[used]
     )
 
