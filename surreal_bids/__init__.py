@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from surreal_bids.analysis.engine import analyse
     from surreal_bids.cohort.cohort import Cohort
     from surreal_bids.harmonization.combat import ComBat
     from surreal_bids.imaging.bias import correct_bias
@@ -28,6 +29,7 @@ __all__ = [
     'SurrealGAN',
     'TableModel',
     '__version__',
+    'analyse',
     'brain_mask',
     'classify_tissue',
     'correct_bias',
@@ -42,6 +44,7 @@ _HOMES = {
     'ComBat': 'harmonization.combat',
     'SurrealGAN': 'model.estimator',
     'TableModel': 'rindices.model',
+    'analyse': 'analysis.engine',
     'brain_mask': 'imaging.brain',
     'classify_tissue': 'imaging.tissue',
     'correct_bias': 'imaging.bias',

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING as REQUIRED
 from dataclasses import dataclass, field, fields, replace
+from numbers import Integral, Real
+from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from surreal_bids.exceptions import UsageError
 
@@ -53,6 +55,8 @@ class Option:
         Other names on the command line.
     nargs
         How argparse collects the values of a list.
+    of_table
+        Whether the value is a name in the tables, which another table may call otherwise.
     """
 
     help: str
@@ -63,6 +67,7 @@ class Option:
     maximum: float = 2**31 - 1
     aliases: tuple[str, ...] = ()
     nargs: str = '+'
+    of_table: bool = False
 
 
 def option(text: str, default: Any = None, **details: Any) -> Any:
@@ -143,7 +148,8 @@ class CohortOptions:
     )
     icv_column: str | None = option(
         'column with the intracranial volume (default: a common name, such as icv, TIV, eTIV, '
-        'DLICV or MUSE_702)'
+        'DLICV or MUSE_702)',
+        of_table=True,
     )
     icv: str | None = option(
         'correction for head size. power: allometric (log-log) model fitted in controls, which '
@@ -154,7 +160,8 @@ class CohortOptions:
     site_column: str | None = option(
         'column with the site. ComBat removes site effects and keeps covariate effects. "none" '
         'skips harmonization (default: a column called like a site or scanner, if it has several '
-        'values)'
+        'values)',
+        of_table=True,
     )
     sides: str = option(
         'together: the left and the right region of a structure are one feature, and patterns are '
@@ -353,6 +360,71 @@ class AppConfig(CohortOptions, TrainingOptions):
         'and the estimated time. Writes nothing except the index of --bids-database-dir'
     )
     reports_only: bool = switch('only write the reports again, from existing outputs')
+
+
+def change_options(config: Options, changes: Mapping[str, Any]) -> Options:
+    """Change options by arguments of a Python call, and check them.
+
+    A single value stands for a list of one, a list for a tuple, and text for a path.
+
+    Raises
+    ------
+    UsageError
+        A value is of the wrong type, or not one that the command line accepts.
+    """
+    kinds = get_type_hints(type(config))
+    values = {each.name: getattr(config, each.name) for each in fields(config)} | dict(changes)
+    converted = {
+        name: _convert(name, value, kinds[name]) if name in kinds else value
+        for name, value in values.items()
+    }
+    # The constructor refuses unknown names.
+    return check_config(type(config)(**converted))
+
+
+WORDS_FOR: Mapping[type, tuple[type, str]] = {
+    str: (str, 'text'),
+    Path: (PathLike, 'a path'),
+    int: (Integral, 'a whole number'),
+    float: (Real, 'a number'),
+    bool: (bool, 'True or False'),
+}
+"""Type that values may have in Python for each type of an option, and its name in errors."""
+
+
+def _convert(name: str, value: Any, kind: Any) -> Any:
+    """Convert a value to the type of an option."""
+    if get_origin(kind) is not tuple:
+        return None if value is None and kind is not bool else _convert_one(name, value, kind)
+    if value is None:
+        return ()
+    is_one = isinstance(value, (str, PathLike)) or not isinstance(value, Iterable)
+    return tuple(_convert_one(name, each, kind) for each in ((value,) if is_one else value))
+
+
+def _convert_one(name: str, value: Any, kind: Any) -> Any:
+    of_one = next((each for each in get_args(kind) if each in WORDS_FOR), kind)
+    accepted, words = WORDS_FOR[of_one]
+    if of_one is Path and isinstance(value, str):
+        return Path(value).expanduser()
+    # A truth value is a whole number in Python.
+    if not isinstance(value, accepted) or (isinstance(value, bool) and of_one is not bool):
+        raise UsageError(f'{flag_of(name)} {value!r}: expected {words}')
+    return of_one(value)
+
+
+def set_by_model(config: CohortOptions) -> list[str]:
+    """Spell the options that were given although a model to apply sets them.
+
+    Such are all options of volumes, which the model stores, but names of columns.
+    """
+    return [
+        flag_of(name)
+        for name, about in options_of(type(config)).items()
+        if about.section == VOLUMES
+        and not about.of_table
+        and getattr(config, name) != getattr(type(config), name)
+    ]
 
 
 def training_options(config: TrainingOptions) -> TrainingOptions:

@@ -17,6 +17,7 @@ from surreal_bids.exceptions import DataError
 from surreal_bids.files import copy_file, write_image
 from surreal_bids.images import Image, along_axes, like, load_image
 from surreal_bids.parallel import in_threads
+from surreal_bids.text import list_briefly
 
 TEMPLATE_SPACE = 'MNI152NLin2009cAsym'
 """Name of the space in TemplateFlow."""
@@ -106,8 +107,22 @@ def write_template(folder: Path, resolution_mm: float) -> Path:
     return folder
 
 
+HOW_TO_WRITE = 'write the template there with surreal_bids.templates.write_template(FOLDER, 1.0)'
+"""Remedy for a folder without the template."""
+
+
+def require_template_folder(folder: str | Path) -> Path:
+    """Return the folder of the template, which must exist."""
+    if not Path(folder).is_dir():
+        raise DataError(f'template_dir {folder}: no such folder; {HOW_TO_WRITE}')
+    return Path(folder)
+
+
 def read_template(folder: str | Path) -> Template:
     """Read the template that :func:`write_template` has written to a folder."""
+    absent = [name for name in FILES if not (Path(folder) / name).is_file()]
+    if absent:
+        raise DataError(f'{folder}: no {list_briefly(absent, 2)}; {HOW_TO_WRITE}')
     paths = [Path(folder) / name for name in FILES]
     t1w, mask, *priors = in_threads(load_image, paths)
     return Template(t1w=t1w, mask=mask, priors=dict(zip(TISSUES, priors)))

@@ -1,14 +1,24 @@
+import re
 from pathlib import Path
 from types import NoneType
 from typing import get_args, get_origin, get_type_hints
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from surreal_bids.cli.app import parse_arguments
 from surreal_bids.cli.main import TYPES, write_config
-from surreal_bids.config import AppConfig, check_config, flag_of, options_of
+from surreal_bids.config import (
+    AppConfig,
+    CohortOptions,
+    TrainingOptions,
+    change_options,
+    check_config,
+    flag_of,
+    options_of,
+)
 from surreal_bids.exceptions import UsageError
 from surreal_bids.harmonization.covariates import ICVHandling
 from surreal_bids.model.networks import PRESETS
@@ -112,3 +122,35 @@ def test_a_wrong_file_is_explained(tmp_path, text, message):
 
 def test_every_option_is_on_the_command_line():
     assert set(TYPES) == set(KINDS)
+
+
+def test_options_of_python_calls_may_be_single_values_or_lists():
+    training = change_options(TrainingOptions(), {'n_patterns': 2, 'ortho': 0.4, 'folds': 3})
+    assert training == TrainingOptions(n_patterns=(2,), ortho=(0.4,), folds=3)
+    several = change_options(TrainingOptions(), {'n_patterns': np.arange(1, 4), 'ortho': None})
+    assert several == TrainingOptions(n_patterns=(1, 2, 3))
+    assert all(type(number) is int for number in several.n_patterns)
+    cohort = change_options(
+        CohortOptions(), {'covariates': 'age', 'exclude': 'bad.tsv', 'phenotype': ['one.tsv']}
+    )
+    paths = {'exclude': Path('bad.tsv'), 'phenotype': (Path('one.tsv'),)}
+    assert cohort == CohortOptions(covariates=('age',), **paths)
+    assert change_options(TrainingOptions(n_patterns=2), {}).n_patterns == (2,)
+
+
+@pytest.mark.parametrize(
+    ('kind', 'options', 'message'),
+    [
+        (TrainingOptions, {'n_patterns': '2'}, "--n-patterns '2': expected a whole number"),
+        (TrainingOptions, {'n_patterns': (2, 2.5)}, '--n-patterns 2.5: expected a whole number'),
+        (TrainingOptions, {'n_patterns': 0}, '--n-patterns 0: expected 1 or more'),
+        (TrainingOptions, {'ortho': 'none'}, "--ortho 'none': expected a number"),
+        (TrainingOptions, {'folds': True}, '--folds True: expected a whole number'),
+        (CohortOptions, {'covariates': 5}, '--covariates 5: expected text'),
+        (CohortOptions, {'impute': 'yes'}, "--impute 'yes': expected True or False"),
+        (CohortOptions, {'exclude': 5}, '--exclude 5: expected a path'),
+    ],
+)
+def test_options_of_python_calls_have_their_type(kind, options, message):
+    with pytest.raises(UsageError, match=re.escape(message)):
+        change_options(kind(), options)

@@ -11,10 +11,12 @@ import pandas as pd
 import pytest
 import torch
 
+from surreal_bids import Cohort
 from surreal_bids.cli.gan import main
 from surreal_bids.exceptions import DataError
 from surreal_bids.published import NAMES, find_model
 from surreal_bids.regions import build_features, feature_set, recognise
+from surreal_bids.rindices.limits import NO_SITES
 from surreal_bids.rindices.model import TableModel
 from surreal_bids.simulation.tables import simulate_table
 from tests.shared_data import shared_data
@@ -126,6 +128,18 @@ def test_a_scanner_is_added_to_a_published_model(tmp_path, simulated):
     model = TableModel.load(tmp_path / 'model')
     assert list(model.notes['AddedSites']) == ['mine']
     assert model.notes['Imported'] == TableModel.load('ageing').notes['Imported']
+
+
+@pytest.mark.parametrize('name', OFFICIAL)
+def test_python_applies_published_models_to_new_participants(tmp_path, simulated, name):
+    write(tmp_path, simulated, np.random.default_rng(0))
+    tables = tmp_path / 'volumes.csv', tmp_path / 'participants.csv'
+    model = TableModel.load(name)
+    cohort = Cohort.read(*tables, model=model)
+    results = model.apply(cohort)
+    assert NO_SITES in cohort.warnings
+    assert len(results) == 32
+    assert results[list(model.pattern_names)].notna().all(axis=None)
 
 
 @pytest.mark.parametrize('name', OFFICIAL)

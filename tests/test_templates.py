@@ -29,6 +29,11 @@ def test_a_missing_package_or_file_is_named_with_the_remedy(package, relative, m
         package_file(package, relative)
 
 
+def test_a_folder_without_the_template_says_how_to_write_it(tmp_path):
+    with pytest.raises(DataError, match=r'no tpl-.*_T1w.nii.gz, .* 3 more; .*write_template'):
+        read_template(tmp_path)
+
+
 @pytest.mark.parametrize('orientation', ['RAS', 'LAS'])
 def test_resampling_goes_by_the_affine_not_by_the_array(orientation):
     rng = np.random.default_rng(0)

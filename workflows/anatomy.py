@@ -26,6 +26,7 @@ from surreal_bids.interfaces.anatomy import (
     RegisterTemplate,
 )
 from surreal_bids.regions import MUSE
+from surreal_bids.templates import require_template_folder
 
 BRAIN_GB = BIAS_GB = REGISTRATION_GB = 2.0
 RAVENS_GB = 1.5
@@ -154,7 +155,7 @@ def init_tissue_wf(
     Parameters
     ----------
     template_dir
-        Folder of the template.
+        Folder of the template, as :func:`~surreal_bids.templates.write_template` writes it.
     omp_nthreads
         Threads of a process.
     name
@@ -176,7 +177,7 @@ def init_tissue_wf(
     t1w_shares
         Partial-volume fractions of GM, WM and CSF.
     """
-    interface = ClassifyTissue(template_dir=template_dir)
+    interface = ClassifyTissue(template_dir=require_template_folder(template_dir))
     classify = pe.Node(interface, name='classify', mem_gb=TISSUE_GB, n_procs=omp_nthreads)
     inputs = {**BRAIN, 'std2anat_xfm': 'xfm_file'}
     outputs = {'tpm_files': 't1w_tpms', 'share_files': 't1w_shares'}
@@ -196,7 +197,7 @@ def init_registration_wf(
     Parameters
     ----------
     template_dir
-        Folder of the template.
+        Folder of the template, as :func:`~surreal_bids.templates.write_template` writes it.
     device
         Device for torch.
     omp_nthreads
@@ -216,7 +217,7 @@ def init_registration_wf(
     anat2std_xfm, std2anat_xfm
         Transforms that resample the T1w image on the grid of the template, and vice versa.
     """
-    interface = RegisterTemplate(template_dir=template_dir, device=device)
+    interface = RegisterTemplate(template_dir=require_template_folder(template_dir), device=device)
     register_template = pe.Node(
         interface, name='register_template', mem_gb=REGISTRATION_GB, n_procs=omp_nthreads
     )
@@ -311,7 +312,7 @@ def init_quality_wf(*, template_dir: Path, name: str = 'quality_wf') -> pe.Workf
     Parameters
     ----------
     template_dir
-        Folder of the template.
+        Folder of the template, as :func:`~surreal_bids.templates.write_template` writes it.
     name
         Name of the workflow.
 
@@ -335,7 +336,7 @@ def init_quality_wf(*, template_dir: Path, name: str = 'quality_wf') -> pe.Workf
     quality
         Metrics, as JSON.
     """
-    interface = MeasureQuality(template_dir=template_dir)
+    interface = MeasureQuality(template_dir=require_template_folder(template_dir))
     measure = pe.Node(interface, name='measure_quality', mem_gb=QUALITY_GB)
     inputs = {
         **BRAIN,

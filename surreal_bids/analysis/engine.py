@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -22,6 +23,7 @@ from surreal_bids.analysis.statistics import (
 )
 from surreal_bids.cautions import Caution
 from surreal_bids.cohort.cohort import FRAMES, Cohort
+from surreal_bids.config import TrainingOptions, change_options, training_options
 from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.harmonization.covariates import CN_MEAN, CN_SD
@@ -30,7 +32,6 @@ from surreal_bids.model.agreement import NO_PATTERN
 from surreal_bids.names import PARTICIPANT
 from surreal_bids.rindices.crossfit import (
     HELD_OUT,
-    IN_SAMPLE,
     MIN_REPRODUCED,
     NOT_HELD_OUT,
     CrossFit,
@@ -38,11 +39,12 @@ from surreal_bids.rindices.crossfit import (
     cross_fit,
     doubts_of_model,
     final_results,
-    in_sample,
+    prepare_folds,
+    train,
     warn_of_not_held_out,
 )
-from surreal_bids.rindices.model import SEEN, TableModel, digests_of_rows
-from surreal_bids.rindices.new_sites import are_children
+from surreal_bids.rindices.limits import IN_SAMPLE, are_children, in_sample, trained_on_visits
+from surreal_bids.rindices.model import TableModel, prepare, require_trainable
 from surreal_bids.rindices.preprocessing import COMPLETE, INCOMPLETE, NONE_BEYOND
 from surreal_bids.rindices.uncertainty import add_standing, with_centiles
 from surreal_bids.text import counted
@@ -230,7 +232,14 @@ class Analysis:
         # Where a covariate has rare values, folds may lack them: no reason to do without results.
         with suppress(DataError):
             before = inputs.filled(steps.imputer)
-            return assess_harmonization(before, after, site, inputs.covariates, self.random_seed)
+            return assess_harmonization(
+                before,
+                after,
+                site,
+                inputs.covariates,
+                self.random_seed,
+                controls.options.make_combat,
+            )
         return None
 
     @property
@@ -243,9 +252,7 @@ class Analysis:
     @cached_property
     def trained_on(self) -> pd.Series:
         """Whether the model was trained on the volumes of each visit."""
-        names = self.model.preprocessing.features.names
-        rows = digests_of_rows(self.cohort.features, names)
-        return rows.isin(self.model.notes.get(SEEN, ()))
+        return self.model.trained_on(self.cohort)
 
     @cached_property
     def separation(self) -> pd.DataFrame:
@@ -300,21 +307,23 @@ class Analysis:
         elif self.trained_here:
             found += warn_of_not_held_out(self.results, who)
             found += self._in_sample()
-        elif self.trained_on.any() and not self.adapted:
-            n_seen = self.trained_on.sum()
-            reason = f'The model was trained on {n_seen} of {counted(len(self.cohort), "visit")}'
-            found.append(in_sample(reason, 'Use the R-indices that "surreal-gan fit" wrote'))
+        elif self.trained_on.any() and not self.adapted and not self._says_in_sample:
+            found.append(trained_on_visits(int(self.trained_on.sum()), self.cohort))
         if self.trained_here and self.model.preprocessing.paired is None:
             from surreal_bids.analysis.headlines import warn_of_mirror_images
 
             found += warn_of_mirror_images(self.patterns, self.model.preprocessing.features)
         return [*found, *warn_of_differences(self.differences)]
 
+    @property
+    def _says_in_sample(self) -> bool:
+        """Whether the cohort has a warning that its R-indices are in sample, with the reason."""
+        return any(each.consequence == IN_SAMPLE for each in self.cohort.warnings)
+
     def _in_sample(self) -> Iterator[Caution]:
         """Warn of R-indices in sample, unless the cohort has a warning with the reason."""
-        is_known = any(each.consequence == IN_SAMPLE for each in self.cohort.warnings)
         in_folds = self.results.get(HELD_OUT, True) | (self.results['status'] == NOT_HELD_OUT)
-        if not in_folds.all() and not is_known:
+        if not in_folds.all() and not self._says_in_sample:
             yield in_sample('No cross-fitting', 'Use --folds 5, or do not compare the groups')
 
     @property
@@ -399,6 +408,52 @@ def _together(cohort: Cohort) -> Cohort:
         return cohort
     frames = {name: pd.concat([getattr(cohort, name), getattr(apart, name)]) for name in FRAMES}
     return replace(cohort, apart=None, **frames)
+
+
+def analyse(
+    cohort: Cohort,
+    options: TrainingOptions | None = None,
+    checkpoint_dir: Path | None = None,
+    n_procs: int = 1,
+    **changes: Any,
+) -> Analysis:
+    """Train a model and compute R-indices of the same participants out of fold.
+
+    This is what `surreal-gan fit` does.
+
+    Parameters
+    ----------
+    cohort
+        Controls and patients.
+    options
+        How to train; by default as the commands do.
+    checkpoint_dir
+        Folder of checkpoints. If training is interrupted, the same call resumes it.
+    n_procs
+        Number of folds that are trained at the same time, if training takes long.
+    **changes
+        Fields of `options`, named as on the command line: `n_patterns=3`, `folds=5`.
+
+    Returns
+    -------
+    Analysis
+        `model` is the trained model. `results` has the R-indices of every visit; the column
+        `held_out` says whether they are out of fold. `cautions` lists reasons to doubt them.
+        Further tables, such as `patterns` and `statistics`, are computed when they are first used.
+
+    Raises
+    ------
+    DataError
+        The participants cannot be used for training.
+    UsageError
+        An option cannot be used.
+    """
+    training = training_options(change_options(options or TrainingOptions(), changes))
+    data = prepare(cohort)
+    require_trainable(data, training)
+    folds = prepare_folds(cohort, training)
+    trained = train(data, folds, training, checkpoint_dir, n_procs)
+    return analyse_trained(cohort, trained, training.random_seed)
 
 
 def analyse_trained(cohort: Cohort, trained: Trained, random_seed: int = 0) -> Analysis:

@@ -427,31 +427,14 @@ def run_apply(arguments: argparse.Namespace) -> int:
 
     from surreal_bids.analysis.engine import analyse_applied
     from surreal_bids.analysis.outputs import summarise_results, write_tables
-    from surreal_bids.cohort.cohort import AGE_IGNORED, ignores_age, read_cohort
+    from surreal_bids.cohort.cohort import read_to_apply
     from surreal_bids.cohort.roles import describe_uses
-    from surreal_bids.rindices.model import ADDED_SITES, TableModel
-    from surreal_bids.rindices.new_sites import children, few_at_added, known_sites, without_sites
+    from surreal_bids.rindices.model import TableModel
+    from surreal_bids.rindices.new_sites import known_sites
 
     model = TableModel.load(arguments.model).with_unseen_site(arguments.unseen_site)
-    cohort = read_cohort(
-        arguments.table,
-        arguments.participants,
-        _options(arguments, CohortOptions),
-        model=model.preprocessing.requirements,
-        groups='compared',
-        adapt=False,
-    )
-    added, here = model.notes.get(ADDED_SITES, {}), _sites(cohort)
-    of_sites = [*without_sites(model), *children(model, cohort), *few_at_added(added, here)]
-    if here & added.keys() and ignores_age(cohort):
-        of_sites.append(AGE_IGNORED)
-    # The table of participants may have others, too.
-    with_volumes = cohort.exclusions.index.isin(cohort.measured.index)
-    cohort = replace(
-        cohort,
-        warnings=(*cohort.warnings, *of_sites),
-        exclusions=cohort.exclusions[with_volumes],
-    )
+    options = _options(arguments, CohortOptions)
+    cohort = read_to_apply(arguments.table, arguments.participants, options, model)
     with _naming_tables(arguments):
         found = analyse_applied(cohort, model, adapted=False)
         with sole_use(out.name, out.parent), replacing(out, others):

@@ -41,6 +41,7 @@ from surreal_bids.config import (
     CohortOptions,
     TrainingOptions,
     flag_of,
+    set_by_model,
     training_options,
 )
 from surreal_bids.exceptions import DataError, SurrealError, UsageError
@@ -53,8 +54,9 @@ from surreal_bids.parallel import find_device
 from surreal_bids.progress import STATUS, read_status, report, stage
 from surreal_bids.published import find_model, model_name
 from surreal_bids.rindices.crossfit import FINAL, prepare_folds, usable_folds
+from surreal_bids.rindices.limits import children
 from surreal_bids.rindices.model import TableModel, prepare, require_trainable
-from surreal_bids.rindices.new_sites import adapt_to_controls, children
+from surreal_bids.rindices.new_sites import adapt_to_controls
 from surreal_bids.tables import read_table
 from surreal_bids.text import counted, list_briefly
 from surreal_bids.workflows.group import init_group_wf, init_training_wf, separate_numbers
@@ -77,9 +79,6 @@ FAILURES = 'failures'
 DONE = 'done'
 """File beside a cohort for which all results have been computed."""
 
-
-SET_BY_MODEL = {'--covariates', '--icv', '--features', '--impute'}
-"""Options of preprocessing, which a model to apply brings along."""
 
 ONLY_TRAINING = {flag_of(each.name) for each in fields(TrainingOptions)} - {
     *('--device', '--random-seed'),
@@ -229,8 +228,7 @@ def _check_model_options(config: AppConfig) -> None:
         for each in fields(kind)
         if getattr(config, each.name) != each.default
     }
-    fixed = sorted(given & SET_BY_MODEL)
-    if fixed:
+    if fixed := sorted(set_by_model(config)):
         raise UsageError(
             f'{", ".join(fixed)}: the model of --model defines its preprocessing; remove '
             f'{"this option" if len(fixed) == 1 else "these options"}, or --model to train a model'

@@ -8,8 +8,9 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pandas as pd
@@ -50,8 +51,8 @@ from surreal_bids.cohort.visits import (
     visit_columns,
     warn_of_visits,
 )
-from surreal_bids.config import CohortOptions, check_config
-from surreal_bids.exceptions import DataError, NothingMatchedError
+from surreal_bids.config import CohortOptions, change_options, set_by_model
+from surreal_bids.exceptions import DataError, NothingMatchedError, UsageError
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.harmonization.empirical_bayes import MIN_FOR_SCALE
 from surreal_bids.harmonization.options import PreprocessingOptions
@@ -145,19 +146,46 @@ class Cohort:
 
     @classmethod
     def read(
-        cls, volumes: Path | str, participants: Path | str | None = None, **options: Any
+        cls,
+        volumes: Path | str,
+        participants: Path | str | None = None,
+        *,
+        model: AppliedModel | None = None,
+        **options: Any,
     ) -> Cohort:
-        """Read tables of volumes and participants, join and screen them.
+        """Read tables of volumes and participants, join and check them.
 
         Parameters
         ----------
         volumes, participants
-            Tables, as for `surreal-gan fit`.
+            Paths of tables, as for `surreal-gan fit`.
+        model
+            Model to apply to these participants, a
+            :class:`~surreal_bids.rindices.model.TableModel`. The columns that it needs are found
+            and checked as by `surreal-gan apply`, and a diagnosis is not needed. None: a model is
+            trained with them.
         **options
             Fields of :class:`~surreal_bids.config.CohortOptions`, named as on the command line:
             `group_column='diagnosis'`, `covariates=('age', 'sex')`.
+
+        Raises
+        ------
+        DataError
+            The tables cannot be used; see :func:`read_cohort`.
+        UsageError
+            An option has a value of the wrong type, or is set by the model.
         """
-        return read_cohort(volumes, participants, check_config(CohortOptions(**options)))
+        tables = [volumes] if participants is None else [volumes, participants]
+        for table in tables:
+            if not isinstance(table, (str, PathLike)):
+                raise DataError(
+                    f'expected the path of a table, not {type(table).__name__}; write it to a '
+                    'file first'
+                )
+        chosen = change_options(DEFAULTS, options)
+        if model is None:
+            return read_cohort(volumes, participants, chosen)
+        return read_to_apply(volumes, participants, chosen, model)
 
     def __len__(self) -> int:
         return len(self.visits)
@@ -369,6 +397,67 @@ def read_cohort(
         measured or _no_volumes(people), people, measured is not None, options, model, groups, adapt
     )
     return reader.read(expected)
+
+
+@runtime_checkable
+class AppliedModel(Protocol):
+    """A model to apply, as far as reading needs it."""
+
+    @property
+    def requirements(self) -> Requirements:
+        """What participants must have."""
+
+    def warn_of(self, cohort: Cohort) -> Sequence[Caution]:
+        """Reasons to doubt the R-indices of these participants."""
+
+
+def read_to_apply(
+    volumes: Path | str,
+    participants: Path | str | None,
+    options: CohortOptions,
+    model: AppliedModel,
+) -> Cohort:
+    """Read participants whom a model is applied to without learning their sites.
+
+    Parameters
+    ----------
+    volumes, participants, options
+        As of :func:`read_cohort`.
+    model
+        The model.
+
+    Raises
+    ------
+    DataError
+        As of :func:`read_cohort`.
+    UsageError
+        An option of preprocessing was given, which the model sets.
+    """
+    if not isinstance(model, AppliedModel):
+        raise UsageError(
+            f'model={model!r}: expected a model; load it with TableModel.load(FOLDER), or '
+            "TableModel.load('ad')"
+        )
+    if fixed := set_by_model(options):
+        raise UsageError(
+            f'{", ".join(fixed)}: the model defines its preprocessing; remove '
+            f'{"this option" if len(fixed) == 1 else "these options"}'
+        )
+    cohort = read_cohort(
+        volumes,
+        participants,
+        options,
+        model=model.requirements,
+        groups='compared',
+        adapt=False,
+    )
+    # The table of participants may have others, too.
+    with_volumes = cohort.exclusions.index.isin(cohort.measured.index)
+    return replace(
+        cohort,
+        warnings=(*cohort.warnings, *model.warn_of(cohort)),
+        exclusions=cohort.exclusions[with_volumes],
+    )
 
 
 def _before_volumes(

@@ -309,9 +309,8 @@ def _usual_options(config: CohortOptions, people: Table, sized: bool) -> Preproc
     if icv_column is None and icv != 'proportion':
         icv = NONE
     site = _default(people, 'site', config.site_column)
-    sides: Any = config.sides
-    return PreprocessingOptions(
-        covariates, icv_column, icv, site, impute=config.impute, sides=sides
+    return PreprocessingOptions.of(
+        config, covariates=covariates, icv_column=icv_column, icv=icv, site_column=site
     )
 
 

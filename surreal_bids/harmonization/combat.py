@@ -13,16 +13,18 @@ delta, as longCombat does, would enlarge every change by as much.
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from surreal_bids.cautions import HARMONIZATION, Caution
 from surreal_bids.exceptions import DataError
+from surreal_bids.harmonization.arguments import covariates_frame, features_frame, series_of
 from surreal_bids.harmonization.empirical_bayes import (
     CONVERGED,
     MIN_FOR_SCALE,
@@ -129,10 +131,10 @@ class ComBat:
 
     def fit(
         self,
-        X: pd.DataFrame,
-        site: pd.Series[Any],
-        covariates: pd.DataFrame,
-        participants: pd.Series[Any] | None = None,
+        X: pd.DataFrame | ArrayLike,
+        site: pd.Series[Any] | ArrayLike,
+        covariates: pd.DataFrame | ArrayLike,
+        participants: pd.Series[Any] | ArrayLike | None = None,
     ) -> ComBat:
         """Estimate the effects of sites and covariates.
 
@@ -140,13 +142,14 @@ class ComBat:
 
         Parameters
         ----------
-        X : frame of shape (n, n_features)
+        X : frame or array of shape (n, n_features)
             Features.
-        site : Series of shape (n,)
-            Site of each participant. Numbers are used as names.
-        covariates : frame of shape (n, n_covariates)
-            Covariates whose effects are preserved.
-        participants : Series of shape (n,), optional
+        site : Series or array of shape (n,)
+            Site of each participant. Numbers are used as names. A Series is matched to `X` by its
+            index and may have more rows; an array has the order of `X`.
+        covariates : frame or array of shape (n, n_covariates)
+            Covariates whose effects are preserved, matched like `site`.
+        participants : Series or array of shape (n,), optional
             Participant of each row. If some have several rows (visits), each participant gets a
             random intercept, and only shifts are removed. Include the age at each visit in the
             covariates: what changes in everyone is otherwise taken for a site effect.
@@ -154,9 +157,10 @@ class ComBat:
         Raises
         ------
         DataError
-            A missing value, or a covariate confounded with site.
+            A missing value or row, or a covariate confounded with site.
         """
-        labels, covariates = _aligned(X, site, covariates)
+        X = features_frame(X, (site, covariates, participants))
+        labels, rows = _aligned(X, site, covariates)
         sites, codes = np.unique(labels, return_inverse=True)
         self.features_ = [str(name) for name in X.columns]
         self.sites_ = sites.tolist()
@@ -169,35 +173,61 @@ class ComBat:
             return self
         who = None
         if participants is not None:
-            people, who = np.unique(as_labels(participants.loc[X.index]), return_inverse=True)
+            persons = as_labels(series_of(participants, X.index, 'participants'))
+            people, who = np.unique(persons, return_inverse=True)
             who = None if len(people) == len(who) else who
-        self._learn(values, codes, covariates, who)
+        self._learn(values, codes, rows, who)
         return self
 
+    @overload
     def transform(
-        self, X: pd.DataFrame, site: pd.Series[Any], covariates: pd.DataFrame
-    ) -> pd.DataFrame:
+        self,
+        X: pd.DataFrame,
+        site: pd.Series[Any] | ArrayLike,
+        covariates: pd.DataFrame | ArrayLike,
+    ) -> pd.DataFrame: ...
+
+    @overload
+    def transform(
+        self, X: ArrayLike, site: pd.Series[Any] | ArrayLike, covariates: pd.DataFrame | ArrayLike
+    ) -> Floats: ...
+
+    def transform(
+        self,
+        X: pd.DataFrame | ArrayLike,
+        site: pd.Series[Any] | ArrayLike,
+        covariates: pd.DataFrame | ArrayLike,
+    ) -> pd.DataFrame | Floats:
         """Harmonize participants from the fitted sites; `status` marks those from unseen sites.
 
         Parameters
         ----------
         X, site, covariates
-            As in `fit`.
+            As in `fit`. Columns of a frame are matched by name.
+
+        Returns
+        -------
+        frame or array of shape (n, n_features)
+            Harmonized features: a frame if `X` is one, otherwise an array.
 
         Raises
         ------
         DataError
-            A missing value, or an unseen site (unless skipped).
+            A missing value, row or feature, or an unseen site (unless skipped).
         """
-        table = X[self.features_]
-        labels, covariates = _aligned(table, site, covariates)
+        table = features_frame(X, (site, covariates), self.features_)
+        labels, rows = _aligned(table, site, covariates, self.encoder_.covariates_)
         known = (self.status(table, site) == HARMONIZED).to_numpy()
         values = table.to_numpy(dtype=np.float64, copy=True)
         chosen = np.ix_(known, self._varying())
-        values[chosen] = self._harmonize(values[chosen], labels[known], covariates.loc[known])
+        values[chosen] = self._harmonize(values[chosen], labels[known], rows.loc[known])
+        if not isinstance(X, pd.DataFrame):
+            return values
         return pd.DataFrame(values, index=table.index, columns=table.columns)
 
-    def status(self, X: pd.DataFrame, site: pd.Series[Any]) -> pd.Series[str]:
+    def status(
+        self, X: pd.DataFrame | ArrayLike, site: pd.Series[Any] | ArrayLike
+    ) -> pd.Series[str]:
         """Return the status of each participant: `harmonized`, or `unharmonized` (unseen site).
 
         Raises
@@ -205,19 +235,25 @@ class ComBat:
         DataError
             There are unseen sites and `unseen_site` is 'error'.
         """
-        labels = as_labels(site.loc[X.index])
+        index = features_frame(X, (site,), self.features_).index
+        labels = as_labels(series_of(site, index, 'site'))
         unseen = ~np.isin(labels, self.sites_)
         if unseen.any() and self.unseen_site == 'error':
             raise UnseenSiteError(
                 f'unseen site {list_briefly(np.unique(labels[unseen]).tolist())} '
-                f'({counted(int(unseen.sum()), "participant")}: {list_briefly(X.index[unseen])})',
+                f'({counted(int(unseen.sum()), "participant")}: {list_briefly(index[unseen])})',
                 'add the site with its controls (add_site), or return these participants '
                 "unharmonized (unseen_site='skip')",
             )
         status = np.where(unseen, UNHARMONIZED, HARMONIZED)
-        return pd.Series(status, index=X.index, name='harmonization')
+        return pd.Series(status, index=index, name='harmonization')
 
-    def add_site(self, X: pd.DataFrame, site: pd.Series[Any], covariates: pd.DataFrame) -> ComBat:
+    def add_site(
+        self,
+        X: pd.DataFrame | ArrayLike,
+        site: pd.Series[Any] | ArrayLike,
+        covariates: pd.DataFrame | ArrayLike,
+    ) -> ComBat:
         """Add unseen sites from their controls; all other estimates remain unchanged.
 
         Shifts are estimated with the covariance of features
@@ -235,18 +271,32 @@ class ComBat:
         DataError
             A site is already known, or the model was fitted on one site only.
         """
-        table = X[self.features_]
-        labels, covariates = _aligned(table, site, covariates)
+        table = features_frame(X, (site, covariates), self.features_)
+        labels, rows = _aligned(table, site, covariates, self.encoder_.covariates_)
         sites, codes = np.unique(labels, return_inverse=True)
         self._require_new(sites.tolist())
         values = table.to_numpy(dtype=np.float64)[:, self._varying()]
-        z = self._standardise(values, self.encoder_.transform(covariates))
+        z = self._standardise(values, self.encoder_.transform(rows))
         estimates = [self._estimate_new_site(z[codes == number]) for number in range(len(sites))]
         self.sites_ = [*self.sites_, *sites.tolist()]
         self.site_sizes_ = [*self.site_sizes_, *np.bincount(codes).tolist()]
         self.shift_ = np.vstack([self.shift_, *(shift for shift, _ in estimates)])
         self.ratio_ = np.vstack([self.ratio_, *(ratio for _, ratio in estimates)])
         return self
+
+    @classmethod
+    def setting_names(cls) -> tuple[str, ...]:
+        """Names of the parameters of the constructor."""
+        return tuple(inspect.signature(cls).parameters)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The parameters of the constructor, by name."""
+        return {name: getattr(self, name) for name in self.setting_names()}
+
+    def copy(self, **changes: Any) -> ComBat:
+        """Return a copy of a fitted model; `changes` replace values of `to_arrays`."""
+        return self.from_arrays({**self.to_arrays(), **changes})
 
     @property
     def compared_sites_(self) -> list[str]:
@@ -258,7 +308,7 @@ class ComBat:
         prior, error = self.shift_prior_, self.shift_error_
         covariances = {} if prior is None else {'within': prior.within, 'between': prior.between}
         return {
-            'unseen_site': self.unseen_site,
+            **self.settings,
             'encoder': self.encoder_.to_json(),
             'prior': None if self.prior_ is None else self.prior_.to_json(),
             **covariances,
@@ -270,7 +320,8 @@ class ComBat:
     @classmethod
     def from_arrays(cls, state: Mapping[str, Any]) -> ComBat:
         """Rebuild a fitted model from `to_arrays`."""
-        combat = cls(state['unseen_site'])
+        # A model that was stored before a parameter existed has its default.
+        combat = cls(**{name: state[name] for name in cls.setting_names() if name in state})
         combat.encoder_ = CovariateEncoder.from_json(state['encoder'])
         combat.prior_ = None if state['prior'] is None else SitePrior.from_json(state['prior'])
         if 'within' in state:
@@ -403,10 +454,14 @@ class ComBat:
 
 
 def _aligned(
-    X: pd.DataFrame, site: pd.Series[Any], covariates: pd.DataFrame
+    X: pd.DataFrame,
+    site: pd.Series[Any] | ArrayLike,
+    covariates: pd.DataFrame | ArrayLike,
+    names: Sequence[str] = (),
 ) -> tuple[NDArray[np.str_], pd.DataFrame]:
     """Sites and covariates of the participants of `X`, who must lack nothing."""
-    place, rows = site.loc[X.index], covariates.loc[X.index]
+    place = series_of(site, X.index, 'site')
+    rows = covariates_frame(covariates, X.index, names)
     lacking = missing_covariates(rows) | place.isna().to_numpy()
     if lacking.any():
         raise DataError(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import pandas as pd
 
+from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import UsageError
-from surreal_bids.harmonization.combat import UnseenSite
+from surreal_bids.harmonization.combat import ComBat, UnseenSite
 from surreal_bids.harmonization.covariates import ICVHandling
 from surreal_bids.names import column_of
 from surreal_bids.sides import APART, Sides
@@ -55,6 +56,20 @@ class PreprocessingOptions:
                 f'{both.pop()} is a covariate and the ICV or site column; remove it from the '
                 'covariates'
             )
+
+    @classmethod
+    def of(cls, config: CohortOptions, **resolved: Any) -> PreprocessingOptions:
+        """Take the options of the user that have the same names; `resolved` replaces some."""
+        names = {each.name for each in fields(cls)} & {each.name for each in fields(config)}
+        return cls(**{name: getattr(config, name) for name in names} | resolved)
+
+    def make_combat(self) -> ComBat:
+        """Make a ComBat that is not fitted yet.
+
+        Everything that fits, assesses or extends a harmonization makes it here: each parameter of
+        ComBat is a field of these options.
+        """
+        return ComBat(**{name: getattr(self, name) for name in ComBat.setting_names()})
 
     @property
     def uses_icv(self) -> bool:

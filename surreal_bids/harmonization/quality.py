@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -70,6 +70,7 @@ def assess_harmonization(
     site: pd.Series[Any],
     covariates: pd.DataFrame,
     random_state: int = 0,
+    make_combat: Callable[[], ComBat] = ComBat,
 ) -> HarmonizationQuality:
     """Measure site effects before and after harmonization, at sites of `N_FOLDS` or more.
 
@@ -83,6 +84,9 @@ def assess_harmonization(
         Covariates that were kept.
     random_state : int
         Decides the folds.
+    make_combat
+        Makes a ComBat with the settings of the one that is assessed, which is fitted without each
+        fold.
 
     Raises
     ------
@@ -107,7 +111,7 @@ def assess_harmonization(
     return HarmonizationQuality(
         features,
         classify_sites(before, site, covariates, random_state=random_state),
-        classify_sites(before, site, covariates, harmonize=True, random_state=random_state)
+        classify_sites(before, site, covariates, make_combat=make_combat, random_state=random_state)
         if sizes[large].min() >= ENOUGH_TO_REFIT
         else None,
         site.nunique(),
@@ -145,12 +149,12 @@ def classify_sites(
     site: pd.Series[Any],
     covariates: pd.DataFrame,
     *,
-    harmonize: bool = False,
+    make_combat: Callable[[], ComBat] | None = None,
     random_state: int = 0,
 ) -> float:
     """Balanced accuracy of classifying sites by the features, cross-validated over participants.
 
-    Everything is learned inside the folds: ComBat (with `harmonize`), the covariates' effects,
+    Everything is learned inside the folds: ComBat (with `make_combat`), the covariates' effects,
     which are removed first (sites differ in age, and age is meant to stay), scaling and a linear
     discriminant with shrinkage.
     """
@@ -163,8 +167,8 @@ def classify_sites(
     for train, test in folds.split(X, labels):
         parts = [X.iloc[part] for part in (train, test)]
         with without_warnings():
-            if harmonize:
-                combat = ComBat().fit(parts[0], site, covariates)
+            if make_combat is not None:
+                combat = make_combat().fit(parts[0], site, covariates)
                 parts = [combat.transform(part, site, covariates) for part in parts]
             residualiser = Residualiser().fit(parts[0], covariates)
             seen = [residualiser.transform(part, covariates).to_numpy() for part in parts]

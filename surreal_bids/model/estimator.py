@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -329,7 +330,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
     def _candidates(self, most: int = max(CANDIDATES)) -> tuple[int, ...]:
         """Return the numbers of patterns to choose from; the default ones are at most `most`."""
         if self.n_patterns is not None:
-            return tuple(dict.fromkeys(_as_tuple(self.n_patterns)))
+            return tuple(dict.fromkeys(int(each) for each in _as_tuple(self.n_patterns)))
         if self._hyper.start == 'random':
             return RANDOM_CANDIDATES
         return tuple(m for m in CANDIDATES if m <= most)
@@ -385,6 +386,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         self, values: Floats, names: list[str] | None, patient: NDArray[np.bool_]
     ) -> Sample:
         """Check both groups and copy them to the device."""
+        self._check_numbers()
         device, hyper = find_device(self.device), self._hyper
         check_training_sample(values, patient, names)
         smallest = int(min(patient.sum(), (~patient).sum()))
@@ -398,6 +400,15 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         self._check_settings(batch_size, smallest)
         tensor = torch.tensor(values, dtype=torch.float32, device=device)
         return Sample(tensor[~patient], tensor[patient], batch_size)
+
+    def _check_numbers(self) -> None:
+        """Raise an error for settings that are no numbers."""
+        whole = {'repetitions': self.repetitions, 'iterations': self.iterations}
+        for name, value in {'n_patterns': self.n_patterns, **whole}.items():
+            if not all(each is None or isinstance(each, Integral) for each in _as_tuple(value)):
+                raise UsageError(f'{name}={value!r}: expected whole numbers')
+        if not all(each is None or isinstance(each, Real) for each in _as_tuple(self.ortho)):
+            raise UsageError(f'ortho={self.ortho!r}: expected numbers')
 
     def _check_settings(self, batch_size: int, smallest: int) -> None:
         """Raise an error for settings that cannot be trained.
@@ -641,7 +652,8 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
 
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, Sequence) else (value,)
+    is_list = isinstance(value, Sequence | np.ndarray) and not isinstance(value, str)
+    return tuple(value) if is_list else (value,)
 
 
 def _start_members(
@@ -739,8 +751,9 @@ def check_training_sample(values: Floats, patient: NDArray[Any], names: list[str
         k = int(np.flatnonzero(off)[0])
         raise DataError(
             f'controls must have mean 1 and sd 0.1 in every column, but {off.sum()} differ, such '
-            f'as {labels[k]} (mean {mean[k]:.3g}, sd {sd[k]:.3g}); normalise first '
-            '(surreal_bids.harmonization.covariates.CNNormaliser)'
+            f'as {labels[k]} (mean {mean[k]:.3g}, sd {sd[k]:.3g}); normalise first: '
+            '1 + 0.1 * (X - mean) / sd with mean and sd of the controls. surreal_bids.analyse does '
+            'this, and corrects for covariates and sites'
         )
 
 

@@ -26,9 +26,10 @@ from surreal_bids.model.number import (
 )
 from surreal_bids.names import CONTROL, GROUP_NAMES, PATIENT, column_of, means
 from surreal_bids.reports.pages import environment
-from surreal_bids.rindices.crossfit import doubts_of_model, in_sample
+from surreal_bids.rindices.crossfit import doubts_of_model
+from surreal_bids.rindices.limits import few_at_added, in_sample
 from surreal_bids.rindices.model import ADDED_SITES, REPRODUCIBILITY
-from surreal_bids.rindices.new_sites import describe_added, few_at_added
+from surreal_bids.rindices.new_sites import describe_added
 from surreal_bids.text import counted, list_briefly, plain_number
 
 Card = Mapping[str, Any]

@@ -47,7 +47,8 @@ from surreal_bids.reports.flags import (
 )
 from surreal_bids.reports.mosaics import CONTRIBUTION, RegionPainter, Scale
 from surreal_bids.reports.pages import RATINGS, is_own_page, link_to, render, write_page
-from surreal_bids.rindices.crossfit import HELD_OUT, doubts_of_model, in_sample
+from surreal_bids.rindices.crossfit import HELD_OUT, doubts_of_model
+from surreal_bids.rindices.limits import in_sample
 from surreal_bids.rindices.model import INTERVALS
 from surreal_bids.rindices.uncertainty import MIN_FOR_CENTILES, MIN_FOR_INTERVALS
 from surreal_bids.text import counted

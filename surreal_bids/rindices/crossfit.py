@@ -30,6 +30,7 @@ from surreal_bids.model.number import least_stability, stored_number, warn_of_ch
 from surreal_bids.names import SINGULAR
 from surreal_bids.parallel import in_workers
 from surreal_bids.progress import report, stage
+from surreal_bids.rindices.limits import in_sample
 from surreal_bids.rindices.model import (
     BASELINE,
     R_INDEX,
@@ -150,18 +151,6 @@ def prepare_folds(cohort: Cohort, options: TrainingOptions) -> Folds | None:
 def explain_failure(fold: int, error: DataError | str) -> str:
     """Say why the participants of a fold have no out-of-fold R-indices."""
     return f'no model could be trained without fold {fold}: {error}'
-
-
-def in_sample(reason: str, remedy: str) -> Caution:
-    """Warn of R-indices that are not computed out of fold."""
-    return Caution(reason, IN_SAMPLE, remedy, R_INDICES)
-
-
-IN_SAMPLE = (
-    'R-indices of the training sample come from the model that was trained on it, and are biased: '
-    'usually too low in controls and too high in patients'
-)
-"""Consequence where R-indices are not computed out of fold."""
 
 
 def usable_folds(counts: Mapping[str, int], wanted: int) -> int:

@@ -19,8 +19,9 @@ from torch import Tensor
 
 from surreal_bids.cautions import MODEL, Caution
 from surreal_bids.cohort.cohort import Cohort
-from surreal_bids.config import TrainingOptions
-from surreal_bids.exceptions import DataError
+from surreal_bids.cohort.roles import Requirements
+from surreal_bids.config import TrainingOptions, change_options
+from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.harmonization.combat import UnseenSite
 from surreal_bids.harmonization.encoding import as_labels
 from surreal_bids.harmonization.options import PreprocessingOptions, learns_from_visits
@@ -30,6 +31,7 @@ from surreal_bids.model.estimator import SurrealGAN
 from surreal_bids.model.networks import MIN_PEOPLE, hyperparameters
 from surreal_bids.model.number import reproduce
 from surreal_bids.names import CONTROL, PARTICIPANT, PATIENT, SINGULAR
+from surreal_bids.rindices.limits import warn_of_applied
 from surreal_bids.rindices.preprocessing import (
     COMPLETE,
     Prepared,
@@ -106,6 +108,10 @@ class TableModel:
     ) -> TableModel:
         """Learn preprocessing and patterns from the first visit of every participant.
 
+        R-indices by this model are biased in the participants that it was trained on. Use
+        :func:`surreal_bids.analyse` instead for their R-indices out of fold; new participants then
+        have 95 % intervals and centiles, too.
+
         Parameters
         ----------
         cohort
@@ -115,13 +121,22 @@ class TableModel:
         checkpoint_dir
             Where members are kept; if training is interrupted, the same call resumes it.
         **changes
-            Fields of `options`, named as on the command line: `n_patterns=(2, 3)`.
+            Fields of `options`, named as on the command line: `n_patterns=(2, 3)`. `folds` has no
+            effect here and is refused.
         """
-        options = replace(options or TrainingOptions(), **changes)
+        if 'folds' in changes:
+            raise UsageError(
+                'folds: TableModel.fit trains no folds; surreal_bids.analyse does, and gives '
+                'out-of-fold R-indices'
+            )
+        options = change_options(options or TrainingOptions(), changes)
         return select_model(prepare(cohort), options, checkpoint_dir)
 
     def apply(self, cohort: Cohort) -> pd.DataFrame:
-        """Compute the R-indices of every visit of a cohort; see :meth:`compute`."""
+        """Compute the R-indices of every visit of a cohort; see :meth:`compute`.
+
+        Read the cohort with ``Cohort.read(..., model=model)``, unless the model was trained on it.
+        """
         return self.compute(cohort.features, cohort.people)
 
     def compute(self, features: pd.DataFrame, people: pd.DataFrame) -> pd.DataFrame:
@@ -205,6 +220,21 @@ class TableModel:
         table = pd.DataFrame(of_features.reshape(len(rows), len(columns)), rows, columns)
         table.insert(0, BASELINE, np.tile(baseline, len(normalised)))
         return table
+
+    @property
+    def requirements(self) -> Requirements:
+        """What a cohort must have for the model to be applied to it."""
+        return self.preprocessing.requirements
+
+    def trained_on(self, cohort: Cohort) -> pd.Series:
+        """Whether the model was trained on the volumes of each visit: booleans (n_visits,)."""
+        rows = digests_of_rows(cohort.features, self.preprocessing.features.names)
+        return rows.isin(self.notes.get(SEEN, ()))
+
+    def warn_of(self, cohort: Cohort) -> list[Caution]:
+        """Reasons to doubt the R-indices of a cohort that the model is applied to."""
+        n_seen = int(self.trained_on(cohort).sum())
+        return warn_of_applied(self, cohort, self.notes.get(ADDED_SITES, {}), n_seen)
 
     def with_unseen_site(self, choice: UnseenSite) -> TableModel:
         """The same model with another choice for people of unseen sites."""

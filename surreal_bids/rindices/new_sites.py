@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import compress
 from pathlib import Path
@@ -11,15 +11,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from surreal_bids.cautions import HARMONIZATION, R_INDICES, Caution
-from surreal_bids.cohort.checks import warn_of_sites
 from surreal_bids.cohort.cohort import Cohort, read_cohort
 from surreal_bids.cohort.roles import NONE, SITE, describe_uses
 from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.combat import ComBat
 from surreal_bids.harmonization.encoding import CovariateEncoder
-from surreal_bids.names import PARTICIPANT, means
+from surreal_bids.names import means
 from surreal_bids.rindices.model import ADDED_SITES, INDEX_ERROR, TableModel
 from surreal_bids.rindices.preprocessing import Preprocessing
 from surreal_bids.text import counted, list_briefly
@@ -29,9 +27,6 @@ HERE = '{} (this dataset)'
 
 REFERENCE = 'reference'
 """Name of the site that the controls of a model without ComBat are taken for."""
-
-ADULT = 18
-"""Age in years from which published models may apply."""
 
 
 def adapt_to_controls(model: TableModel, cohort: Cohort) -> tuple[TableModel, Cohort]:
@@ -80,20 +75,6 @@ def _with_errors(taught: TableModel, controls: Cohort) -> TableModel:
     return replace(taught, notes={**taught.notes, ADDED_SITES: added})
 
 
-def without_sites(model: TableModel) -> list[Caution]:
-    """Warn of a published model that includes no sites."""
-    published = 'Imported' in model.notes
-    return [NO_SITES] if published and model.preprocessing.combat is None else []
-
-
-NO_SITES = Caution(
-    'The published model includes no sites',
-    'Volumes are not harmonized, and R-indices include effects of the scanner',
-    'Compare within one scanner only, or add your scanners from controls (surreal-gan add-site)',
-    HARMONIZATION,
-)
-
-
 def known_sites(model: TableModel, cohort: Cohort) -> list[str]:
     """Name the sites that are harmonized like those of the same name in the training sample."""
     column, combat = cohort.options.site_column, model.preprocessing.combat
@@ -104,30 +85,6 @@ def known_sites(model: TableModel, cohort: Cohort) -> list[str]:
     return [f'Harmonized like the same sites of the training sample: {list_briefly(known)}'] * bool(
         known
     )
-
-
-def are_children(model: TableModel, cohort: Cohort) -> pd.Series:
-    """Mark visits of children, where a published model of adults does not correct for age."""
-    concerns = 'Imported' in model.notes and 'age' not in cohort.options.covariates
-    return cohort.ages.lt(ADULT) & concerns
-
-
-def children(model: TableModel, cohort: Cohort) -> list[Caution]:
-    """Warn of children, whose R-indices by a published model mean nothing."""
-    is_child = are_children(model, cohort)
-    n_children = cohort.visits[PARTICIPANT][is_child].nunique()
-    if not n_children:
-        return []
-    return [
-        Caution(
-            f'{n_children} of {counted(cohort.visits[PARTICIPANT].nunique(), "participant")} are '
-            f'younger than {ADULT} years ({list_briefly(is_child.index[is_child], 5)}), but the '
-            'model was trained on adults',
-            'Their R-indices are extrapolated',
-            'Do not interpret them',
-            R_INDICES,
-        )
-    ]
 
 
 def teach_sites(model: TableModel, controls: Cohort) -> TableModel:
@@ -149,9 +106,7 @@ def _with_sites(steps: Preprocessing, controls: Cohort) -> Preprocessing:
         combat = _reference(steps)
     options = replace(steps.options, site_column=column)
     inputs = replace(steps, options=options).inputs(controls.features, controls.people)
-    taught = ComBat.from_arrays(combat.to_arrays()).add_site(
-        inputs.features, controls.people[column], inputs.covariates
-    )
+    taught = combat.copy().add_site(inputs.features, controls.people[column], inputs.covariates)
     regions = None if steps.regions is None else _with_sites(steps.regions, controls)
     return replace(steps, combat=taught, options=options, regions=regions)
 
@@ -177,7 +132,7 @@ def _without_datasets(steps: Preprocessing) -> Preprocessing:
     is_kept = np.array([not str(name).endswith(HERE.format('')) for name in state['sites']])
     lists = {name: list(compress(state[name], is_kept)) for name in ('sites', 'site_sizes')}
     arrays = {name: np.asarray(state[name])[is_kept] for name in ('shift', 'ratio')}
-    learned = ComBat.from_arrays({**state, **lists, **arrays})
+    learned = steps.combat.copy(**lists, **arrays)
     regions = None if steps.regions is None else _without_datasets(steps.regions)
     return replace(steps, combat=learned, regions=regions)
 
@@ -191,9 +146,10 @@ def _reference(steps: Preprocessing) -> ComBat:
         encoder, slopes = steps.residualiser.encoder_, steps.residualiser.coefficients_
         center = steps.residualiser.center_
     mean, sd = steps.scale_of_sites
-    return ComBat.from_arrays(
+    combat = steps.options.make_combat()
+    return combat.from_arrays(
         {
-            'unseen_site': 'error',
+            **combat.settings,
             'features': steps.structures.names,
             'constant': [],
             'encoder': encoder.to_json(),
@@ -284,12 +240,6 @@ def summarise_added(taught: TableModel, controls: Cohort) -> str:
     for why, who in controls.exclusions.groupby('reason').groups.items():
         lines.append(f'{counted(len(who), "participant")} excluded ({why}): {list_briefly(who)}')
     return '\n'.join(lines) + '\n'
-
-
-def few_at_added(notes: Mapping[str, Any], sites: Iterable[str]) -> Iterator[Caution]:
-    """Warn of those of the sites that were added to a model from few controls."""
-    sizes = {site: notes[site]['Controls'] for site in sites if site in notes}
-    yield from warn_of_sites(pd.Series(sizes, dtype=int))
 
 
 def describe_added(notes: Mapping[str, Any]) -> list[str]:

@@ -199,7 +199,7 @@ class Preprocessing:
         """The same steps with another choice for people of unseen sites."""
         combat = self.combat
         if combat is not None:
-            combat = ComBat.from_arrays({**combat.to_arrays(), 'unseen_site': choice})
+            combat = combat.copy(unseen_site=choice)
         regions = None if self.regions is None else self.regions.with_unseen_site(choice)
         options = replace(self.options, unseen_site=choice)
         return replace(self, combat=combat, options=options, regions=regions)
@@ -220,6 +220,7 @@ class Preprocessing:
             A feature is missing and the model does not impute, an unseen site (unless skipped), or
             an unknown level of a covariate.
         """
+        self._require_columns(features, people)
         complete = is_complete(people, self.options)
         if not complete.any():
             raise DataError(
@@ -233,6 +234,16 @@ class Preprocessing:
         return self._prepared(
             inputs, as_measured(adjusted, self.options), unharmonized, features.index
         )
+
+    def _require_columns(self, features: pd.DataFrame, people: pd.DataFrame) -> None:
+        """Refuse tables that lack a column of the model."""
+        missing = [name for name in self.features.names if name not in features]
+        missing += [name for name in self.options.columns if name not in people]
+        if missing:
+            raise DataError(
+                f'no column {list_briefly(missing)}, which the model needs; read the tables with '
+                'Cohort.read(..., model=model), which finds columns of other names'
+            )
 
     def harmonize(self, features: pd.DataFrame, people: pd.DataFrame) -> pd.DataFrame:
         """Features without site effects, as far as they are known, or divided by ICV if so chosen.
@@ -498,7 +509,7 @@ def _fit_combat(
 ) -> ComBat | None:
     if inputs.site is None:
         return None
-    return ComBat(options.unseen_site).fit(features[is_control], inputs.site, inputs.covariates)
+    return options.make_combat().fit(features[is_control], inputs.site, inputs.covariates)
 
 
 def _fit_combat_to_visits(
@@ -511,7 +522,7 @@ def _fit_combat_to_visits(
     used = is_complete(visits.people, options) & visits.first.isin(is_control.index[is_control])
     inputs = prepare_inputs(visits.features[used], visits.people[used], options)
     sites = visits.people.loc[used, str(options.site_column)]
-    return ComBat(options.unseen_site).fit(
+    return options.make_combat().fit(
         inputs.filled(imputer), sites, inputs.covariates, participants=visits.first[used]
     )
 

@@ -11,12 +11,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from surreal_bids import Cohort, TableModel, analyse
 from surreal_bids.cli.gan import build_parser, main
 from surreal_bids.exceptions import DataError
 from surreal_bids.model.bundle import save_checkpoint
 from surreal_bids.rindices import crossfit
 from tests.cli.conftest import fork
-from tests.cohort.study import QUICK_WORDS, make_study
+from tests.cohort.study import QUICK, QUICK_WORDS, make_study
 from tests.conftest import drawing_few, drawing_nothing
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('few_draws', 'undrawn_figures')]
@@ -219,6 +220,52 @@ def test_who_cannot_be_used_has_a_row_with_the_reason(home, tmp_path):
         assert results.loc[name, ['r1', 'status']].tolist() == ['n/a', 'excluded']
         assert reason in results.loc[name, 'reason']
     assert 'reason' in json.loads((tmp_path / 'r.json').read_text())
+
+
+def test_python_reads_and_applies_as_the_command_does(home, tmp_path, capsys):
+    study = make_study(seed=4)
+    study.features = put(study.features, 'sub-009', 'region_c', np.nan)
+    study.people = put(study.people, 'sub-010', 'age', 999).drop(columns='diagnosis')
+    study.people.columns = ['AGE_AT_SCAN', 'Gender', 'site', 'TIV']
+    volumes, people = study.write(tmp_path)
+    command = ('apply', volumes, '--participants', people, '--model', home / 'model')
+    assert run(*command, '--out', tmp_path / 'r.tsv') == 0
+    told = capsys.readouterr().err
+    written = read(tmp_path / 'r.tsv').replace('n/a', np.nan)
+
+    model = TableModel.load(home / 'model')
+    cohort = Cohort.read(volumes, people, model=model)
+    results = model.apply(cohort)
+    assert len(results) == 69
+    columns = ['r1', 'r2', 'r1_low', 'r1_high', 'r1_centile']
+    of_command = written.loc[results.index, columns].astype(float)
+    np.testing.assert_allclose(results[columns], of_command, atol=1e-5)
+    excluded = written.loc[written['status'] == 'excluded', 'reason']
+    assert cohort.exclusions['reason'].to_dict() == excluded.to_dict()
+    assert set(excluded.index) == {'sub-009', 'sub-010'}
+    assert cohort.warnings
+    assert all(each.found in told for each in cohort.warnings)
+
+
+def test_python_warns_of_participants_that_the_model_was_trained_on(home):
+    model = TableModel.load(home / 'model')
+    tables = home / 'volumes.tsv', home / 'participants.tsv'
+    found = [each.found for each in Cohort.read(*tables, model=model).warnings]
+    assert 'The model was trained on 71 of 71 visits' in found
+
+
+def test_python_gives_r_indices_out_of_fold_as_fit_does(home):
+    tables = home / 'volumes.tsv', home / 'participants.tsv'
+    cohort = Cohort.read(*tables, icv_column='icv', site_column='site')
+    found = analyse(cohort, QUICK)
+    written = read(home / 'model' / 'rindices.tsv').loc[found.results.index]
+    columns = ['r1', 'r2', 'fold', 'r1_low', 'r1_high', 'r1_centile']
+    np.testing.assert_allclose(
+        found.results[columns].astype(float), written[columns].astype(float), atol=1e-5
+    )
+    assert found.results['held_out'].all()
+    stored = TableModel.load(home / 'model').apply(cohort)
+    pd.testing.assert_frame_equal(found.model.apply(cohort), stored)
 
 
 def test_extra_columns_are_named(home, tmp_path, capsys):

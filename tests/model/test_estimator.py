@@ -195,7 +195,7 @@ def test_tables_and_groups_that_cannot_be_trained_on_are_named(table, is_patient
         (_with(table, np.nan), 'row 3, region04'),
         (_with(table, 'abc'), 'not a number'),
         (table.assign(region02=1.0), r'region02 \(mean 1, sd 0\)'),
-        (table * 1000, 'mean 1 and sd 0.1'),
+        (table * 1000, r'mean 1 and sd 0.1.*normalise first: 1 \+ 0.1 .*surreal_bids.analyse'),
         (table.rename(columns={'region01': 'region00'}), 'more than once: region00'),
         (table.rename(columns={'region01': 1}), 'some column names are text'),
         (table.iloc[:, :3], '3 features'),
@@ -221,6 +221,10 @@ def test_settings_that_make_no_sense_are_named(table, is_patient):
         ({'n_patterns': -1}, UsageError, 'at least 1'),
         ({'repetitions': 0}, UsageError, 'at least 1'),
         ({'ortho': -0.1}, UsageError, 'must not be negative'),
+        ({'ortho': 'much'}, UsageError, "ortho='much': expected numbers"),
+        ({'n_patterns': '2'}, UsageError, "n_patterns='2': expected whole numbers"),
+        ({'n_patterns': (2, 2.5)}, UsageError, 'expected whole numbers'),
+        ({'iterations': 10.5}, UsageError, 'iterations=10.5: expected whole numbers'),
         ({'preset': 'sparse'}, UsageError, '12 regions are too few for 2 patterns'),
     ):
         with pytest.raises(error, match=message):

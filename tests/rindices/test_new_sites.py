@@ -9,8 +9,9 @@ import pytest
 from surreal_bids.analysis.engine import analyse_applied
 from surreal_bids.cli.gan import main
 from surreal_bids.cohort.cohort import read_cohort
+from surreal_bids.rindices.limits import NO_SITES, without_sites
 from surreal_bids.rindices.model import TableModel
-from surreal_bids.rindices.new_sites import NO_SITES, REFERENCE, adapt_to_controls, without_sites
+from surreal_bids.rindices.new_sites import REFERENCE, adapt_to_controls
 from tests.cohort.study import QUICK_WORDS, make_study
 from tests.conftest import drawing_nothing
 
