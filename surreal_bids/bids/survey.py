@@ -30,7 +30,7 @@ from surreal_bids.cautions import FIGURES, Caution
 from surreal_bids.config import AppConfig, flag_of
 from surreal_bids.exceptions import DataError, NothingMatchedError, OutputError
 from surreal_bids.files import read_file
-from surreal_bids.images import load_image, open_image, reading, voxel_volume
+from surreal_bids.images import load_image, open_image, read_qform, read_voxels, voxel_volume
 from surreal_bids.names import Visit, is_label, visit_name, without_prefix
 from surreal_bids.progress import with_bar
 from surreal_bids.tables import read_participants
@@ -355,10 +355,10 @@ def _check_sides(path: Path) -> None:
     image = open_image(path)
     if not isinstance(image, nib.Nifti1Image):
         return
-    sform, qform = image.get_sform(coded=True), image.get_qform(coded=True)
-    if 0 in (sform[1], qform[1]):
+    if 0 in (int(image.header[name]) for name in ('sform_code', 'qform_code')):
         return
-    if np.linalg.det(sform[0][:3, :3]) * np.linalg.det(qform[0][:3, :3]) < 0:
+    sform, qform = image.get_sform(), read_qform(path, image)
+    if np.linalg.det(sform[:3, :3]) * np.linalg.det(qform[:3, :3]) < 0:
         raise DataError(
             f'{path}: sform and qform disagree on which side is left; convert it again, or correct '
             'the header'
@@ -390,9 +390,7 @@ def doubt_voxels(image: SpatialImage) -> Caution | None:
 def is_blank(path: Path) -> bool:
     """Tell whether all voxels of an image are 0; those of a damaged image are not."""
     try:
-        image = open_image(path)
-        with reading(path):
-            return not np.any(np.asanyarray(image.dataobj))
+        return not np.any(read_voxels(path, open_image(path)))
     except DataError:
         return False
 

@@ -82,6 +82,27 @@ def test_headers_that_cannot_be_of_a_head_are_refused(tmp_path):
         check_image(path)
 
 
+def _with_quaternion(path, length, sform_mm=1.0):
+    """Write an image whose qform is half a turn, with a quaternion of this length."""
+    image = nib.Nifti1Image(length * _ramp((70, 80, 90)), np.eye(4))
+    image.set_qform(np.diag([-1.0, -1, 1, 1]), 1)
+    image.set_sform(np.diag([-sform_mm, -sform_mm, sform_mm, 1]), 1)
+    image.header['quatern_d'] = length
+    path.write_bytes(image.header.binaryblock + bytes(4) + image.dataobj.tobytes('F'))
+
+
+@pytest.mark.parametrize('sform_mm', [1.0, 1.1])
+def test_a_qform_that_is_no_rotation_is_named(make_dataset, sform_mm):
+    """The sform is checked against the qform, which also replaces one that is not to scale."""
+    root = make_dataset(*(f'sub-{i}/anat/sub-{i}_T1w.nii' for i in range(1, 4)))
+    images = find_t1w(root)
+    _with_quaternion(images[0].path, 1.5, sform_mm)
+    _with_quaternion(images[2].path, 1.00002, sform_mm)
+    problems, _ = check_images(images)
+    assert [problem.name for problem in problems] == ['sub-1'], 'another one is only rounded'
+    assert 'the qform of the header is no rotation' in problems[0].reason
+
+
 def test_doubtful_images_are_noted(tmp_path):
     """Slabs, huge views, wide voxels, headers without orientation and voxels without a value."""
     nan = _ramp((70, 80, 90))
