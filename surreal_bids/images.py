@@ -45,7 +45,7 @@ VOXEL_SIZE_TOLERANCE = 0.01
 SAME_PLACE_MM = 0.05
 """Maximum distance of the corners of equal grids; single precision has smaller errors."""
 
-QUATERNION_ROUNDING = 1e-4
+QUATERNION_ROUNDING = np.float32(1e-4)
 """By how much the square of the length of a quaternion may exceed 1. Single precision of other
 programs leaves less; nibabel itself allows 4e-7 only."""
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surreal_bids.exceptions import OutputError
+from surreal_bids.exceptions import InUseError, OutputError
 from surreal_bids.files import (
     atomic_path,
     is_unfinished,
@@ -103,6 +103,23 @@ def test_a_part_in_use_is_refused_until_its_user_ends_or_is_killed(tmp_path):
     with sole_use('sub-01', tmp_path, tmp_path):
         pass
     assert [path.name for path in tmp_path.rglob('*')] == ['work']
+
+
+def test_a_disk_without_locks_has_markers_in_their_place(tmp_path, monkeypatch):
+    def refused(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr('fcntl.flock', refused)
+    for _ in range(2):
+        with sole_use('sub-01', tmp_path):
+            with (
+                pytest.raises(InUseError, match='another run is using it for sub-01'),
+                sole_use('sub-01', tmp_path),
+            ):
+                pytest.fail('both are inside')
+            with sole_use('sub-02', tmp_path):
+                pass
+        assert list(tmp_path.iterdir()) == []
 
 
 def replace_outputs(folder, text):

@@ -217,7 +217,7 @@ def test_one_changed_bit_of_a_compressed_image_is_found(tmp_path):
         damaged = bytearray(whole)
         damaged[place] ^= 1
         path.write_bytes(damaged)
-        with pytest.raises(DataError, match='x.nii.gz: cannot be read as an image'):
+        with pytest.raises(DataError, match=r'x\.nii\.gz: cannot be read as an image'):
             load_image(path)
     path.write_bytes(whole)
     np.testing.assert_array_equal(np.asarray(load_image(path).dataobj), values)

@@ -201,7 +201,7 @@ def _show(config: AppConfig, survey: Survey, model: TableModel | None) -> int:
 
 
 def _run_participants(config: AppConfig, survey: Survey) -> int:
-    from surreal_bids.cli.participants import run_participants
+    from surreal_bids.cli.participants import IN_USE, run_participants
 
     outcome = run_participants(config, survey)
     if outcome.problems:
@@ -210,7 +210,8 @@ def _run_participants(config: AppConfig, survey: Survey) -> int:
     if done := outcome.describe(survey.images):
         sys.stdout.write(f'{done}; see {config.output_dir}.\n')
     failed = {problem.name for problem in outcome.problems}
-    if failed & {visit_name(visit) for visit in survey.expected}:
+    logged = {problem.name for problem in outcome.problems if problem.step != IN_USE}
+    if logged & {visit_name(visit) for visit in survey.expected}:
         sys.stdout.write(f'Details are in {config.output_dir / "logs"}.\n')
     return 1 if failed else 0
 
