@@ -55,7 +55,13 @@ from surreal_bids.files import sole_use, write_json, write_text
 from surreal_bids.names import visit_name
 from surreal_bids.progress import PROGRESS, report, stage
 from surreal_bids.reports.methods import Methods, imaging_methods
-from surreal_bids.reports.participant import ANATOMY, read_parts, report_path, write_failed_steps
+from surreal_bids.reports.participant import (
+    ANATOMY,
+    read_parts,
+    remove_report,
+    report_path,
+    write_failed_steps,
+)
 from surreal_bids.templates import TEMPLATE_SPACE
 from surreal_bids.text import counted
 from surreal_bids.workflows.participant import init_reports_wf
@@ -298,7 +304,7 @@ class Processing:
         """Start the log of an image; delete its record, its report and earlier crash reports."""
         self._processed.add(job.image.name)
         record_path(self._config.output_dir, job.image.visit).unlink(missing_ok=True)
-        report_path(self._config.output_dir, job.participant).unlink(missing_ok=True)
+        remove_report(self._config.output_dir, job.participant)
         pattern = output_path(self._config.output_dir, 'crash', **job.entities, step='STEP')
         for old in pattern.parent.glob(pattern.name.replace('STEP', '*')):
             old.unlink()

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pandas as pd
@@ -203,6 +204,31 @@ def test_r_indices_stay_until_an_image_is_processed_again(tmp_path):
     assert path.read_bytes() != before
     write_participant_report(tmp_path, '01', sessions, made_from='b')
     assert set(read_parts(tmp_path, '01')) == {ANATOMY}
+
+
+@pytest.mark.slow
+def test_a_level_that_writes_meanwhile_does_not_lose_its_part(tmp_path, monkeypatch):
+    """The participant level replaces its part while the group level writes its own."""
+    sessions, one = make_sessions(tmp_path, 'minimal'), studies.make_tables(tmp_path).of('sub-01')
+    write_participant_report(tmp_path, '01', sessions, made_from='old')
+    new = Thread(
+        target=write_participant_report,
+        args=(tmp_path, '01', sessions),
+        kwargs={'made_from': 'new'},
+    )
+    write = participant.write_parts
+
+    def write_after_the_other(*parts):
+        monkeypatch.setattr(participant, 'write_parts', write)
+        new.start()
+        new.join(1.0)  # It has to wait.
+        return write(*parts)
+
+    monkeypatch.setattr(participant, 'write_parts', write_after_the_other)
+    write_individual(one)
+    new.join()
+    digest, _ = read_parts(tmp_path, '01')[ANATOMY]
+    assert digest == 'new'
 
 
 def test_r_indices_of_others_are_removed(tmp_path):
