@@ -272,11 +272,6 @@ class AppConfig(CohortOptions, TrainingOptions):
         metavar='NAME=PATH',
         aliases=('-d',),
     )
-    bids_database_dir: Path | None = option(
-        'folder for the index of the dataset, which makes the next run start faster. The index '
-        'is used only while the dataset is unchanged',
-        metavar='DIR',
-    )
     segmentation: str = option(
         f'{NETWORK}, the built-in network (weights for non-commercial research only), or a folder '
         'of labelled brains to register and fuse: NAME_T1w.nii.gz and NAME_dseg.nii.gz for each '
@@ -350,14 +345,16 @@ class AppConfig(CohortOptions, TrainingOptions):
         'maximum memory (default: 90 % of the memory of the machine)', metavar='GB', minimum=1
     )
     use_plugin: Path | None = option(
-        'YAML file with a Nipype plugin and its plugin_args', aliases=('--nipype-plugin-file',)
+        'YAML file with a Nipype plugin (MultiProc, Linear, SLURM, SGE, PBS or LSF) and its '
+        'plugin_args',
+        aliases=('--nipype-plugin-file',),
     )
     clean_on_success: bool = switch(
         'delete the intermediate results of participants without errors', section=RUNNING
     )
     dry_run: bool = switch(
         'check the dataset, every image and the files given with options; show the planned steps '
-        'and the estimated time. Writes nothing except the index of --bids-database-dir'
+        'and the estimated time. Writes nothing'
     )
     reports_only: bool = switch('only write the reports again, from existing outputs')
 

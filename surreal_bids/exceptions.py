@@ -35,3 +35,7 @@ class OutputError(SurrealError, OSError):
     """The output cannot be written."""
 
     exit_code = 73
+
+
+class InUseError(OutputError):
+    """Another run uses the output."""

@@ -20,12 +20,19 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surreal_bids.exceptions import DataError, OutputError, SurrealError, UsageError
+from surreal_bids.exceptions import (
+    DataError,
+    InUseError,
+    OutputError,
+    SurrealError,
+    UsageError,
+)
 from surreal_bids.parallel import in_threads
 
 if TYPE_CHECKING:
     import nibabel as nib
     import pandas as pd
+    from filelock import BaseFileLock
 
 CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 """Errors of writing only: full disk or quota, read-only file system, limit of file sizes."""
@@ -41,8 +48,11 @@ def system_error(error: BaseException) -> SurrealError | None:
         return DataError('the data do not fit into the memory; use a machine with more memory')
     if not isinstance(error, OSError) or error.errno is None:
         return None
-    kind = OutputError if error.errno in CANNOT_WRITE else DataError
-    return kind(f'{error.filename or "the output"}: {error.strerror}')
+    if error.errno in CANNOT_WRITE:
+        # Of a copy, the second name is that of the new file.
+        name = error.filename2 or error.filename or 'the output'
+        return OutputError(f'{name}: {error.strerror}')
+    return DataError(f'{error.filename or "the output"}: {error.strerror}')
 
 
 def _cannot_write(path: Path, error: OSError) -> OutputError:
@@ -65,7 +75,10 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
             os.fsync(file.fileno())
         temporary.replace(target)
     except OSError as error:
-        is_input = error.filename not in (None, *map(os.fspath, (temporary, *target.parents)))
+        names = {error.filename}
+        if error.errno in CANNOT_WRITE and error.filename2 is not None:
+            names = {error.filename2}  # The first name of a copy is that of the source.
+        is_input = names.isdisjoint({None, *map(os.fspath, (temporary, *target.parents))})
         if error.errno is None or is_input:
             raise
         raise _cannot_write(target, error) from error
@@ -98,33 +111,59 @@ def _note(marker: Path) -> Path:
 
 
 @contextmanager
-def sole_use(part: str, *folders: Path) -> Iterator[None]:
+def sole_use(part: str, *folders: Path, wait: float = 0.0) -> Iterator[None]:
     """Lock a participant, the group level or a model in folders against other processes.
 
     The system releases the locks when a process ends, also between machines that share a disk.
 
+    Parameters
+    ----------
+    part
+        What is locked, in words.
+    *folders
+        Where it is locked.
+    wait
+        For how many seconds to wait until another process releases a lock.
+
     Raises
     ------
-    OutputError
+    InUseError
         Another process uses it.
     """
-    from filelock import FileLock, Timeout  # Imported here to keep `--help` fast.
+    from filelock import Timeout  # Imported here to keep `--help` fast.
 
     with ExitStack() as locks:
         for folder in dict.fromkeys(Path(folder).resolve() for folder in folders):
             path = folder / f'.{part}.lock'
             try:
                 folder.mkdir(parents=True, exist_ok=True)
-                locks.enter_context(FileLock(path, timeout=0))
+                lock = _acquired(path, wait)
             except Timeout as error:
-                raise OutputError(
+                raise InUseError(
                     f'{folder}: another run is using it for {part}; wait until it ends, or choose '
                     'another folder'
                 ) from error
             except OSError as error:
                 raise _cannot_write(folder, error) from error
+            locks.callback(lock.release)
             locks.callback(path.unlink, missing_ok=True)
         yield
+
+
+def _acquired(path: Path, wait: float) -> BaseFileLock:
+    """Lock a file; a disk without locks, such as NFS without its lock service, has a marker."""
+    from filelock import FileLock, SoftFileLock
+
+    lock = FileLock(path, timeout=wait)
+    try:
+        lock.acquire()
+    except OSError as error:
+        if error.errno != errno.ENOLCK:
+            raise
+        # Another file: the one above exists now, whether or not a run holds it.
+        lock = SoftFileLock(path.with_name(f'{path.name}ed'), timeout=wait)
+        lock.acquire()
+    return lock
 
 
 def require_file(path: str | Path) -> None:

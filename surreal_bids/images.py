@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import logging
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import nibabel as nib
 import numpy as np
 from nibabel.affines import apply_affine, voxel_sizes
+from nibabel.arrayproxy import ArrayProxy
 from nibabel.filebasedimages import ImageFileError
 from nibabel.orientations import axcodes2ornt
 from nibabel.spatialimages import HeaderDataError, SpatialImage
@@ -42,6 +44,16 @@ VOXEL_SIZE_TOLERANCE = 0.01
 
 SAME_PLACE_MM = 0.05
 """Maximum distance of the corners of equal grids; single precision has smaller errors."""
+
+QUATERNION_ROUNDING = np.float32(1e-4)
+"""By how much the square of the length of a quaternion may exceed 1. Single precision of other
+programs leaves less; nibabel itself allows 4e-7 only."""
+
+GZIP_MAGIC = bytes.fromhex('1f8b')
+"""First bytes of a gzip file, whatever its name is."""
+
+READ_BYTES = 1 << 20
+"""Bytes that are read at a time behind the voxels of a compressed image."""
 
 SCANNER_CODE = 1
 """NIfTI code of scanner coordinates, the default without a reference."""
@@ -80,8 +92,7 @@ def load_image(path: str | Path, warn: Callable[[Caution], None] = LOGGER.warnin
     """
     path = Path(path)
     image = open_image(path)
-    with reading(path):
-        values = np.asanyarray(image.dataobj)
+    values = read_voxels(path, image)
     return _with_affine(_one_volume(path, values, warn), _affine_of(path, image, warn), image)
 
 
@@ -93,6 +104,29 @@ def open_image(path: str | Path) -> SpatialImage:
     if not isinstance(image, SpatialImage):
         raise DataError(f'{path}: {type(image).__name__} is not a volume; convert it to NIfTI')
     return image
+
+
+def read_voxels(path: str | Path, image: SpatialImage) -> NDArray:
+    """Read the voxels of an image from :func:`open_image`.
+
+    A compressed file is read to its end, where its checksum is. Without it, most damage would pass
+    for voxels.
+    """
+    stored = image.dataobj
+    with reading(path):
+        if not (isinstance(stored, ArrayProxy) and _is_gzip(stored.file_like)):
+            return np.asanyarray(stored)
+        layout = stored.shape, stored.dtype, stored.offset, stored.slope, stored.inter
+        with gzip.open(stored.file_like) as stream:
+            values = np.asanyarray(type(stored)(stream, layout))
+            while stream.read(READ_BYTES):
+                pass
+    return values
+
+
+def _is_gzip(path: str | Path) -> bool:
+    with Path(path).open('rb') as stream:
+        return stream.read(len(GZIP_MAGIC)) == GZIP_MAGIC
 
 
 @contextmanager
@@ -269,8 +303,30 @@ def _nifti_affine(
                 FIGURES,
             )
         )
-        return image.get_qform() if qform else image.affine
+        return read_qform(path, image) if qform else image.affine
     return image.affine
+
+
+def read_qform(path: str | Path, image: nib.Nifti1Pair) -> NDArray[np.float64]:
+    """Read the qform of a NIfTI header that has one.
+
+    Raises
+    ------
+    DataError
+        Its quaternion is longer than 1 by more than rounding.
+    """
+    try:
+        return image.get_qform()
+    except ValueError:
+        # Not from the start: it would also change sound quaternions of nearly half a turn.
+        image.header.quaternion_threshold = QUATERNION_ROUNDING
+    try:
+        return image.get_qform()
+    except ValueError as error:
+        raise DataError(
+            f'{path}: the qform of the header is no rotation ({error}); correct the header, or '
+            'convert the image again'
+        ) from error
 
 
 def _to_scale(image: nib.Nifti1Pair) -> bool:

@@ -12,13 +12,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surreal_bids.exceptions import OutputError
+from surreal_bids.exceptions import InUseError, OutputError
 from surreal_bids.files import (
     atomic_path,
     is_unfinished,
     remove_leftovers,
     replacing,
     sole_use,
+    system_error,
     write_image,
     write_json,
     write_text,
@@ -81,6 +82,16 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
         pytest.fail('it is no folder')
 
 
+def test_a_full_disk_names_the_copy_and_not_its_source(tmp_path):
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), 'work/x.nii.gz', None, 'out/y.nii.gz')
+    assert str(system_error(full)) == 'out/y.nii.gz: No space left on device'
+    with (
+        pytest.raises(OutputError, match=r'y\.tsv: cannot be written \(No space left'),
+        atomic_path(tmp_path / 'y.tsv') as temporary,
+    ):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), 'work/x', None, os.fspath(temporary))
+
+
 HOLD = (
     'import sys; from surreal_bids.files import sole_use\n'
     'with sole_use("sub-01", sys.argv[1]):\n'
@@ -103,6 +114,23 @@ def test_a_part_in_use_is_refused_until_its_user_ends_or_is_killed(tmp_path):
     with sole_use('sub-01', tmp_path, tmp_path):
         pass
     assert [path.name for path in tmp_path.rglob('*')] == ['work']
+
+
+def test_a_disk_without_locks_has_markers_in_their_place(tmp_path, monkeypatch):
+    def refused(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr('fcntl.flock', refused)
+    for _ in range(2):
+        with sole_use('sub-01', tmp_path):
+            with (
+                pytest.raises(InUseError, match='another run is using it for sub-01'),
+                sole_use('sub-01', tmp_path),
+            ):
+                pytest.fail('both are inside')
+            with sole_use('sub-02', tmp_path):
+                pass
+        assert list(tmp_path.iterdir()) == []
 
 
 def replace_outputs(folder, text):

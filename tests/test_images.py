@@ -206,3 +206,18 @@ def test_a_new_image_takes_over_grid_and_space(tmp_path, dtype, code):
     assert (int(stored.header['sform_code']), int(stored.header['qform_code'])) == (code, code)
     assert stored.header.get_xyzt_units()[0] == 'mm'
     np.testing.assert_allclose(stored.get_qform(), reference.affine, atol=1e-5)
+
+
+def test_one_changed_bit_of_a_compressed_image_is_found(tmp_path):
+    """The voxels are complete, and only the checksum at the end of the file is wrong."""
+    values = np.random.default_rng(0).integers(0, 900, (17, 18, 19)).astype(np.int16)
+    path = write(tmp_path / 'x.nii.gz', values)
+    whole = path.read_bytes()
+    for place in np.linspace(20, len(whole) - 1, 40).astype(int):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match=r'x\.nii\.gz: cannot be read as an image'):
+            load_image(path)
+    path.write_bytes(whole)
+    np.testing.assert_array_equal(np.asarray(load_image(path).dataobj), values)

@@ -30,7 +30,7 @@ from surreal_bids.cautions import FIGURES, Caution
 from surreal_bids.config import AppConfig, flag_of
 from surreal_bids.exceptions import DataError, NothingMatchedError, OutputError
 from surreal_bids.files import read_file
-from surreal_bids.images import load_image, open_image, reading, voxel_volume
+from surreal_bids.images import load_image, open_image, read_qform, read_voxels, voxel_volume
 from surreal_bids.names import Visit, is_label, visit_name, without_prefix
 from surreal_bids.progress import with_bar
 from surreal_bids.tables import read_participants
@@ -44,6 +44,10 @@ SMALLEST_VOXEL_MM, LARGEST_VOXEL_MM = 0.05, 20.0
 
 LEAST_POSITIVE = 0.02
 """Minimum share of positive voxels in an image with negative ones; a brain fills more."""
+
+SMALLEST_RANGE, LARGEST_RANGE = 1e-3, 1e12
+"""Range of intensities. The network divides by their spread in the brain, about a tenth of the
+range, but not by less than 1e-5; squares beyond the second overflow in single precision."""
 
 SLAB_MM, LARGEST_VIEW_MM = 60.0, 600.0
 """Fields of view shorter than the first show a part of a head; longer than the second, no head."""
@@ -172,20 +176,22 @@ def _select(config: AppConfig) -> tuple[list[str], list[T1wImage], list[T1wImage
     sessions = _wanted_sessions(config)
     if sessions:
         select_sessions(config.bids_dir, participants, sessions)
-    everything = find_t1w(
-        config.bids_dir,
-        participants=set(participants),
-        filters=filters,
-        database_dir=config.bids_database_dir,
-    )
+    # Without a selection, no path is compared with the labels of all participants.
+    chosen = set(participants) if wanted else None
+    everything = find_t1w(config.bids_dir, participants=chosen, filters=filters)
     images = [image for image in everything if not sessions or image.session in sessions]
     if not images:
         raise NothingMatchedError(
             f'{config.bids_dir}: no T1w image of {counted(len(participants), "participant")}'
             f'{_filtered_by(config)}'
         )
-    known = {image.participant for image in images}
-    others = [image for image in everything if image.participant in known and image not in images]
+    visits = {image.visit for image in images}
+    with_image = {image.participant for image in images}
+    others = [
+        image
+        for image in everything
+        if image.participant in with_image and image.visit not in visits
+    ]
     return participants, images, others
 
 
@@ -342,6 +348,12 @@ def check_image(path: Path) -> tuple[str, list[Caution]]:
             f'{path}: voxels from {values.min():g} to {values.max():g}, hardly any is positive; '
             'intensities are shifted, so correct scl_inter or convert it again'
         )
+    intensity_range = float(values.max()) - float(values.min())
+    if not SMALLEST_RANGE <= intensity_range <= LARGEST_RANGE:
+        raise DataError(
+            f'{path}: voxels from {values.min():g} to {values.max():g}; volumes would be wrong, so '
+            'correct scl_slope, or multiply the intensities by a constant'
+        )
     _check_sides(path)
     notes += filter(None, [doubt_voxels(image)])
     # A copy with another type, byte order or scale has the same digest.
@@ -355,10 +367,10 @@ def _check_sides(path: Path) -> None:
     image = open_image(path)
     if not isinstance(image, nib.Nifti1Image):
         return
-    sform, qform = image.get_sform(coded=True), image.get_qform(coded=True)
-    if 0 in (sform[1], qform[1]):
+    if 0 in (int(image.header[name]) for name in ('sform_code', 'qform_code')):
         return
-    if np.linalg.det(sform[0][:3, :3]) * np.linalg.det(qform[0][:3, :3]) < 0:
+    sform, qform = image.get_sform(), read_qform(path, image)
+    if np.linalg.det(sform[:3, :3]) * np.linalg.det(qform[:3, :3]) < 0:
         raise DataError(
             f'{path}: sform and qform disagree on which side is left; convert it again, or correct '
             'the header'
@@ -390,9 +402,7 @@ def doubt_voxels(image: SpatialImage) -> Caution | None:
 def is_blank(path: Path) -> bool:
     """Tell whether all voxels of an image are 0; those of a damaged image are not."""
     try:
-        image = open_image(path)
-        with reading(path):
-            return not np.any(np.asanyarray(image.dataobj))
+        return not np.any(read_voxels(path, open_image(path)))
     except DataError:
         return False
 

@@ -50,12 +50,18 @@ from surreal_bids.cli.plan import (
 )
 from surreal_bids.cohort.visits import ages_and_sexes
 from surreal_bids.config import AppConfig
-from surreal_bids.exceptions import OutputError
+from surreal_bids.exceptions import InUseError, OutputError
 from surreal_bids.files import sole_use, write_json, write_text
 from surreal_bids.names import visit_name
 from surreal_bids.progress import PROGRESS, report, stage
 from surreal_bids.reports.methods import Methods, imaging_methods
-from surreal_bids.reports.participant import ANATOMY, read_parts, report_path, write_failed_steps
+from surreal_bids.reports.participant import (
+    ANATOMY,
+    read_parts,
+    remove_report,
+    report_path,
+    write_failed_steps,
+)
 from surreal_bids.templates import TEMPLATE_SPACE
 from surreal_bids.text import counted
 from surreal_bids.workflows.participant import init_reports_wf
@@ -64,6 +70,9 @@ MADE_FROM = 'made_from.json'
 """Fingerprint of what intermediate results of an image depend on, in their folder."""
 
 LOGGER = logging.getLogger(__name__)
+
+IN_USE = 'lock'
+"""Step of a problem: another run uses the participant."""
 
 IMAGES, REPORTS = 'participants_wf', 'reports_wf'
 """Names of the workflows that contain those of images and reports."""
@@ -186,6 +195,8 @@ class Processing:
         self._asked = dict.fromkeys(job.participant for job in plan.jobs)
         self._n_reports = 0
         self._locks: dict[str, ExitStack] = {}
+        self._in_use: dict[str, str] = {}
+        self._processed: set[str] = set()
         self._problems = list(plan.problems)
         self._errors: defaultdict[str, dict[str, str]] = defaultdict(dict)
         if config.reports_only:
@@ -202,32 +213,88 @@ class Processing:
         try:
             with stage('images'):
                 run_workflows(self._workflows(), self._config, self._settle, self._progress)
+                if self._in_use:
+                    again = self._workflows_in_use()
+                    run_workflows(again, self._config, self._settle, self._progress)
             for job in list(self._unsettled.values()):
                 self._settle_job(job, [])
         finally:
             self._unlock(list(self._locks))
-        processed = frozenset(job.image.name for job in self._pending)
-        return Outcome(self._problems, processed, self._n_reports)
+        return Outcome(self._problems, frozenset(self._processed), self._n_reports)
 
     def _workflows(self) -> Iterator[pe.Workflow]:
         """Yield the workflows of images, then those of reports without a pending image."""
-        pending = {job.participant for job in self._pending}
-        others = [label for label in self._asked if label not in pending]
-        due = [label for label in others if self._report_is_due(label)]
-        size = 1 if runs_here(self._config) else BATCH
-        for batch in _batches(self._pending, size):
-            workflow = pe.Workflow(name=IMAGES)
-            workflow.add_nodes([self._begin(job) for job in batch])
-            yield workflow
-        for labels in _batches(due, size):
-            yield self._reports(labels)
+        yield from self._workflows_of(self._pending, self._without_images())
 
-    def _lock(self, label: str) -> None:
-        """Lock a participant against other runs until the report is written."""
-        if label not in self._locks:
-            folders = self._config.output_dir, self._config.work_dir
-            self._locks[label] = ExitStack()
-            self._locks[label].enter_context(sole_use(visit_name((label, None)), *folders))
+    def _workflows_in_use(self) -> Iterator[pe.Workflow]:
+        """Yield the workflows of participants that another run used, if it has ended by now."""
+        labels, self._in_use = set(self._in_use), {}
+        jobs = [job for job in self._pending if job.participant in labels]
+        others = [label for label in self._without_images() if label in labels]
+        yield from self._workflows_of(jobs, others)
+        for label, reason in self._in_use.items():
+            self._give_up(label, reason)
+
+    def _without_images(self) -> list[str]:
+        """List the participants without a pending image."""
+        pending = {job.participant for job in self._pending}
+        return [label for label in self._asked if label not in pending]
+
+    def _workflows_of(self, jobs: Sequence[Job], labels: Sequence[str]) -> Iterator[pe.Workflow]:
+        """Yield the workflows of images, and of reports, that no other run uses or has made."""
+        size = 1 if runs_here(self._config) else BATCH
+        for batch in _batches(jobs, size):
+            free = [job for job in batch if self._lock(job.participant)]
+            done = [job for job in free if self._is_done_by_another_run(job)]
+            begun = [self._begin(job) for job in free if job not in done]
+            if begun:
+                workflow = pe.Workflow(name=IMAGES)
+                workflow.add_nodes(begun)
+                yield workflow
+            reports = self._reports_after(done)
+            if reports is not None:
+                yield reports
+        due = [label for label in labels if self._report_is_due(label)]
+        for some in _batches(due, size):
+            locked = [label for label in some if self._lock(label)]
+            still_due = [label for label in locked if self._report_is_due(label)]
+            self._unlock(label for label in locked if label not in still_due)
+            if still_due:
+                yield self._reports(still_due)
+
+    def _lock(self, label: str) -> bool:
+        """Lock a participant until the report is written; note who is used by another run."""
+        if label in self._locks:
+            return True
+        if label in self._in_use:
+            return False  # All images of a participant are for one run.
+        folders = self._config.output_dir, self._config.work_dir
+        lock = ExitStack()
+        try:
+            lock.enter_context(sole_use(visit_name((label, None)), *folders))
+        except InUseError as error:
+            self._in_use[label] = str(error)
+            return False
+        self._locks[label] = lock
+        return True
+
+    def _is_done_by_another_run(self, job: Job) -> bool:
+        """Whether another run has processed an image since this one was planned."""
+        if why_not_done(self._config, job.image.visit, job.made_from):
+            return False
+        del self._unsettled[job.workflow_name]
+        self._progress.finish(job.workflow_name, False)
+        LOGGER.info('%s: done by another run', job.image.name)
+        return True
+
+    def _give_up(self, label: str, reason: str) -> None:
+        """Report a participant that another run still uses; its log and report are not ours."""
+        jobs = [job for job in self._unsettled.values() if job.participant == label]
+        for job in jobs:
+            del self._unsettled[job.workflow_name]
+            self._progress.finish(job.workflow_name, True)
+        names = [job.image.name for job in jobs] or [visit_name((label, None))]
+        self._problems += [Problem(name, reason, IN_USE) for name in names]
 
     def _unlock(self, labels: Iterable[str]) -> None:
         for label in labels:
@@ -235,9 +302,9 @@ class Processing:
 
     def _begin(self, job: Job) -> pe.Workflow:
         """Start the log of an image; delete its record, its report and earlier crash reports."""
-        self._lock(job.participant)
+        self._processed.add(job.image.name)
         record_path(self._config.output_dir, job.image.visit).unlink(missing_ok=True)
-        report_path(self._config.output_dir, job.participant).unlink(missing_ok=True)
+        remove_report(self._config.output_dir, job.participant)
         pattern = output_path(self._config.output_dir, 'crash', **job.entities, step='STEP')
         for old in pattern.parent.glob(pattern.name.replace('STEP', '*')):
             old.unlink()
@@ -355,8 +422,6 @@ class Processing:
 
     def _reports(self, labels: Sequence[str]) -> pe.Workflow:
         done = {label: self._done(label) for label in labels}
-        for label in labels:
-            self._lock(label)
         return init_reports_wf(
             output_dir=self._config.output_dir.absolute(),
             participants={label: [self._session(job) for job in done[label]] for label in labels},
@@ -414,6 +479,8 @@ def write_citation(config: AppConfig, study: Study, plan: Plan) -> None:
 def append_to_log(path: Path, text: str) -> None:
     """Add a line with the time to a log."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_symlink():
+        path.unlink()  # It would lead out of the output folder, or to stored files of DataLad.
     with path.open('a', encoding='utf-8') as stream:
         stream.write(f'{datetime.now().astimezone():%Y-%m-%d %H:%M:%S} {text}\n')
 

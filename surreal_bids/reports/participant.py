@@ -7,7 +7,8 @@ again replaces its own part.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ from surreal_bids.bids.outputs import output_path
 from surreal_bids.cautions import FIGURES, R_INDICES, VOLUMES, Caution, unite
 from surreal_bids.cohort.cohort import not_adapted
 from surreal_bids.exceptions import DataError
-from surreal_bids.files import write_text
+from surreal_bids.files import sole_use, write_text
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.imaging.quality import (
     ASYMMETRY,
@@ -58,6 +59,9 @@ RINDICES, ERRORS, ANATOMY = 'rindices', 'errors', 'anatomy'
 
 FAILED = 'failed'
 """Digest of a part that could not be written: the next run tries again."""
+
+PAGE_SECONDS = 60.0
+"""How long to wait while another run writes the report, which takes milliseconds."""
 
 MASK_ORIGINS = {
     'deepbet': 'found by deepbet',
@@ -188,6 +192,25 @@ def write_parts(root: Path, label: str, parts: Mapping[str, tuple[str, str]]) ->
     return write_page(path, f'sub-{label}', Markup(content), scripts=scripts)  # noqa: S704
 
 
+@contextmanager
+def changing_parts(root: Path, label: str) -> Iterator[dict[str, tuple[str, str]]]:
+    """Yield the parts of a report to change them, and write the report.
+
+    Both levels may run at once, with locks of their own. Without this common one, the level that
+    writes last would bring back a part that the other has replaced.
+    """
+    with sole_use(f'sub-{label}.html', root, wait=PAGE_SECONDS):
+        parts = read_parts(root, label)
+        yield parts
+        write_parts(root, label, parts)
+
+
+def remove_report(root: Path, label: str) -> None:
+    """Delete a report, whose images are processed again."""
+    with sole_use(f'sub-{label}.html', root, wait=PAGE_SECONDS):
+        report_path(root, label).unlink(missing_ok=True)
+
+
 def require_own_report(root: Path, label: str) -> None:
     """Refuse to replace a report of another program, such as one of fMRIPrep."""
     path = report_path(root, label)
@@ -227,9 +250,6 @@ def write_participant_report(
         Digest of the records of the images.
     """
     require_own_report(root, label)
-    parts = read_parts(root, label)
-    if parts.get(ANATOMY, ('',))[0] != made_from:
-        parts.pop(RINDICES, None)
     content = render(
         'anatomy.html',
         report_path(root, label).parent,
@@ -238,7 +258,11 @@ def write_participant_report(
         configuration=configuration,
         following=None if following is None else f'sub-{following}',
     )
-    return write_parts(root, label, parts | {ANATOMY: (made_from, content)})
+    with changing_parts(root, label) as parts:
+        if parts.get(ANATOMY, ('',))[0] != made_from:
+            parts.pop(RINDICES, None)
+        parts[ANATOMY] = made_from, content
+    return report_path(root, label)
 
 
 def write_failed_steps(root: Path, label: str, errors: Mapping[str, str], log: str) -> Path:
@@ -246,7 +270,9 @@ def write_failed_steps(root: Path, label: str, errors: Mapping[str, str], log: s
     require_own_report(root, label)
     folder = report_path(root, label).parent
     content = render('failed.html', folder, name=ERRORS, errors=errors, log=log)
-    return write_parts(root, label, read_parts(root, label) | {ERRORS: (FAILED, content)})
+    with changing_parts(root, label) as parts:
+        parts[ERRORS] = FAILED, content
+    return report_path(root, label)
 
 
 def _scan(session: SessionReport) -> dict[str, Any]:
@@ -448,7 +474,9 @@ def write_individual(
         share=_share(one),
         changes=_changes(one),
     )
-    return write_parts(root, one.label, parts | {RINDICES: (made_from, content)})
+    with changing_parts(root, one.label) as current_parts:
+        current_parts[RINDICES] = made_from, content
+    return report_path(root, one.label)
 
 
 def write_failure(one: Individual, reason: str) -> None:
@@ -459,17 +487,18 @@ def write_failure(one: Individual, reason: str) -> None:
     log = output_path('', 'rindices').as_posix()
     errors = {R_INDICES: reason}
     content = render('failed.html', path.parent, name='r-indices', errors=errors, log=log)
-    parts = read_parts(one.tables.root, one.label)
-    write_parts(one.tables.root, one.label, parts | {RINDICES: (FAILED, content)})
+    with changing_parts(one.tables.root, one.label) as parts:
+        parts[RINDICES] = FAILED, content
 
 
 def remove_others(root: Path, kept: Collection[str]) -> None:
     """Remove R-indices of an earlier run from the reports of all but these participants."""
     for path in sorted(root.glob(report_path(Path(), 'X').name.replace('X', '*'))):
         label = without_prefix(path.stem, 'sub')
-        parts = {} if label in kept else read_parts(root, label)
-        if parts.pop(RINDICES, None):
-            write_parts(root, label, parts)
+        if label in kept or RINDICES not in read_parts(root, label):
+            continue
+        with changing_parts(root, label) as parts:
+            parts.pop(RINDICES, None)
 
 
 def _anchors(one: Individual, parts: Mapping[str, tuple[str, str]]) -> dict[str, str]:

@@ -8,7 +8,7 @@ import nibabel as nib
 import numpy as np
 import pytest
 
-from surreal_bids.bids.layout import find_t1w
+from surreal_bids.bids.layout import T1wImage, find_t1w
 from surreal_bids.bids.survey import (
     check_image,
     check_images,
@@ -61,6 +61,17 @@ def test_intensities_that_are_shifted_below_zero_are_refused(tmp_path):
         check_image(tmp_path / 'x.nii')
 
 
+@pytest.mark.parametrize(
+    ('scale', 'is_good'), [(1e-12, False), (1e-6, False), (1e-3, True), (1e6, True), (1e30, False)]
+)
+def test_intensities_beyond_single_precision_are_refused(tmp_path, scale, is_good):
+    """The network standardises them; probabilities and MP2RAGE images lie between 0 and 1."""
+    nib.Nifti1Image(scale * _ramp((7, 8, 9)), np.eye(4)).to_filename(tmp_path / 'x.nii')
+    expected = nullcontext() if is_good else pytest.raises(DataError, match='volumes would be wr')
+    with expected:
+        check_image(tmp_path / 'x.nii')
+
+
 def test_headers_that_cannot_be_of_a_head_are_refused(tmp_path):
     path = tmp_path / 'x_T1w.nii'
     nib.Nifti1Image(_ramp((7, 8, 1)), np.eye(4)).to_filename(path)
@@ -80,6 +91,27 @@ def test_headers_that_cannot_be_of_a_head_are_refused(tmp_path):
     image.to_filename(path)
     with pytest.raises(DataError, match=r'x_T1w.nii: sform and qform disagree'):
         check_image(path)
+
+
+def _with_quaternion(path, length, sform_mm=1.0):
+    """Write an image whose qform is half a turn, with a quaternion of this length."""
+    image = nib.Nifti1Image(length * _ramp((70, 80, 90)), np.eye(4))
+    image.set_qform(np.diag([-1.0, -1, 1, 1]), 1)
+    image.set_sform(np.diag([-sform_mm, -sform_mm, sform_mm, 1]), 1)
+    image.header['quatern_d'] = length
+    path.write_bytes(image.header.binaryblock + bytes(4) + image.dataobj.tobytes('F'))
+
+
+@pytest.mark.parametrize('sform_mm', [1.0, 1.1])
+def test_a_qform_that_is_no_rotation_is_named(make_dataset, sform_mm):
+    """The sform is checked against the qform, which also replaces one that is not to scale."""
+    root = make_dataset(*(f'sub-{i}/anat/sub-{i}_T1w.nii' for i in range(1, 4)))
+    images = find_t1w(root)
+    _with_quaternion(images[0].path, 1.5, sform_mm)
+    _with_quaternion(images[2].path, 1.00002, sform_mm)
+    problems, _ = check_images(images)
+    assert [problem.name for problem in problems] == ['sub-1'], 'another one is only rounded'
+    assert 'the qform of the header is no rotation' in problems[0].reason
 
 
 def test_doubtful_images_are_noted(tmp_path):
@@ -148,6 +180,17 @@ def test_nobody_vanishes(make_dataset, tmp_path):
     assert survey.expected == [('1', 'a'), ('2', None), ('3', None), ('1', 'b')]
     survey = survey_dataset(replace(config, participant_label=('2',)))
     assert survey.problems == survey.notes == []
+
+
+def test_images_of_other_sessions_are_told_by_their_names(make_dataset, tmp_path, monkeypatch):
+    """Comparisons of all images with all others took half a minute for 8,000."""
+    labels = [(person, session) for person in '123' for session in 'ab']
+    root = make_dataset(*(f'sub-{p}/ses-{s}/anat/sub-{p}_ses-{s}_T1w.nii' for p, s in labels))
+    config = AppConfig(root, tmp_path / 'out', ('participant',), session_label=('b',))
+    monkeypatch.setattr(T1wImage, '__eq__', lambda *_: pytest.fail('images were compared'))
+    survey = survey_dataset(config)
+    assert [image.visit for image in survey.images] == [(person, 'b') for person in '123']
+    assert [image.visit for image in survey.other_sessions] == [(person, 'a') for person in '123']
 
 
 def test_output_and_work_folders_are_outside_of_the_dataset_and_writable(make_dataset, monkeypatch):

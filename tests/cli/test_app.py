@@ -174,6 +174,21 @@ BAD_OPTIONS = (
 """One example of each reader."""
 
 
+@pytest.mark.parametrize(
+    'words', [['--bids-database-dir', 'index'], ['--bids_database_dir=index']], ids=' '.join
+)
+def test_a_removed_option_is_refused_with_the_reason(dataset, tmp_path, capsys, words):
+    """Before its value is taken for an argument."""
+    options = tmp_path / 'options.toml'
+    options.write_text('bids_database_dir = "index"\n')
+    places = [str(dataset), str(tmp_path / 'out'), 'participant']
+    for line in ([*words, *places], [*places, *words], [*places, f'--config-file={options}']):
+        assert main(line) == 2
+        message = capsys.readouterr().err
+        assert '--bids-database-dir was removed: the dataset is always read' in message
+        assert 'remove the option' in message
+
+
 @pytest.mark.slow
 def test_both_levels_are_checked_before_any_work(dataset, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -211,6 +226,15 @@ def test_damaged_images_may_be_left_to_the_steps(check, dataset):
     (dataset / IMAGES[2]).write_bytes(b'')
     assert check()[0] == 1
     assert check('--skip-bids-validation')[0] == 0
+
+
+def test_images_that_are_not_fetched_are_named_without_the_check(check, dataset):
+    (dataset / IMAGES[2]).unlink()
+    (dataset / IMAGES[2]).symlink_to('../../.git/annex/objects/none')
+    for options in ([], ['--skip-bids-validation']):
+        code, out, _ = check(*options)
+        assert code == 1
+        assert f'{IMAGES[2]}: broken link; fetch the content (datalad get)' in out
 
 
 def test_underscores_in_options_only():

@@ -5,8 +5,10 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import nibabel as nib
 import numpy as np
@@ -23,7 +25,7 @@ from surreal_bids.cli.participants import ImageSteps
 from surreal_bids.cli.plan import Job, Plan
 from surreal_bids.cli.simulate import main as simulate
 from surreal_bids.config import AppConfig
-from surreal_bids.files import write_image
+from surreal_bids.files import sole_use, write_image
 from surreal_bids.reports.participant import ERRORS, read_parts
 from tests.bids.test_outputs import validation_errors
 from tests.cli.tiny_study import write_study
@@ -127,6 +129,79 @@ def test_whoever_was_not_finished_is_told_even_without_a_crash(tmp_path, capsys)
     assert told.count('the run ended early; rerun the command') == 2
     page = (tmp_path / 'out' / 'sub-01.html').read_text()
     assert all(f'{name}, outputs' in page for name in names)
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    """Images that were processed, in order, of runs that only write records; and what is called."""
+    jobs, events = {}, SimpleNamespace(processed=[], before={})
+
+    def plan_one(config, study, job):
+        jobs[job.workflow_name] = job
+        workflow = Workflow(job.workflow_name)
+        workflow.add_nodes([Node(IdentityInterface(['x']), name='step')])
+        return workflow
+
+    def run_all(workflows, config, finished, *_):
+        for first in workflows:
+            workflow = first
+            while workflow is not None:
+                for name in (
+                    workflow.list_node_names() if workflow.name == 'participants_wf' else ()
+                ):
+                    job = jobs[name.partition('.')[0]]
+                    events.before.pop(job.participant, bool)()
+                    path = record_path(config.output_dir, job.image.visit)
+                    write_record(path, config.output_dir, job.made_from, [])
+                    events.processed.append(job.image.name)
+                workflow = finished(workflow, [])
+
+    monkeypatch.setattr(participants, 'make_workflow', plan_one)
+    monkeypatch.setattr(participants, 'run_workflows', run_all)
+    monkeypatch.setattr(participants, 'write_citation', lambda *_: None)
+    return events
+
+
+def test_a_participant_in_use_does_not_stop_the_others(tmp_path, recorded, capsys):
+    arguments = write_study(tmp_path, *map(T1W.format, ('01', '02', '03')))
+    out = tmp_path / 'out'
+    with sole_use('sub-02', out):
+        assert main(arguments) == 1
+    said = capsys.readouterr().out
+    assert re.search(r'^sub-02 +lock +.*/out: another run is using it for sub-02; wait', said, re.M)
+    assert '2 of 3 images done (2 now, 2 reports written)' in said
+    assert 'Details are in' not in said, 'the log belongs to the other run'
+    assert recorded.processed == ['sub-01', 'sub-03']
+    assert not (out / 'logs' / 'sub-02.log').exists()
+    lock = ExitStack()
+    lock.enter_context(sole_use('sub-02', out))
+    (out / 'logs' / 'sub-03_desc-outputs_record.json').unlink()
+    recorded.before['03'] = lock.close
+    assert main(arguments) == 0, 'it was free when the others were done'
+    assert recorded.processed[2:] == ['sub-03', 'sub-02']
+
+
+def test_two_runs_share_the_participants(tmp_path, recorded, capsys):
+    """One starts while the other processes the second participant."""
+    arguments, codes = write_study(tmp_path, *(T1W.format(f'{n:02}') for n in range(1, 7))), []
+    recorded.before['02'] = lambda: codes.append(main([*arguments, '--nprocs', '1']))
+    codes.append(main(arguments))
+    assert codes == [1, 0], 'the second run ends before the second participant is done'
+    assert sorted(recorded.processed) == [f'sub-{number:02}' for number in range(1, 7)]
+    told = re.findall(r'(\d) of 6 images done \((\d) now', capsys.readouterr().out)
+    assert told == [('5', '4'), ('6', '2')]
+
+
+def test_a_log_does_not_follow_a_link(tmp_path):
+    stored = tmp_path / 'annex' / 'log'
+    stored.parent.mkdir()
+    stored.write_text('stored')
+    log = tmp_path / 'logs' / 'sub-01.log'
+    log.parent.mkdir()
+    log.symlink_to(stored)
+    participants.append_to_log(log, 'began')
+    assert log.read_text().endswith(' began\n')
+    assert stored.read_text() == 'stored'
 
 
 @pytest.mark.usefixtures('unfinished')

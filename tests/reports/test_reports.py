@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pandas as pd
@@ -205,6 +206,31 @@ def test_r_indices_stay_until_an_image_is_processed_again(tmp_path):
     assert set(read_parts(tmp_path, '01')) == {ANATOMY}
 
 
+@pytest.mark.slow
+def test_a_level_that_writes_meanwhile_does_not_lose_its_part(tmp_path, monkeypatch):
+    """The participant level replaces its part while the group level writes its own."""
+    sessions, one = make_sessions(tmp_path, 'minimal'), studies.make_tables(tmp_path).of('sub-01')
+    write_participant_report(tmp_path, '01', sessions, made_from='old')
+    new = Thread(
+        target=write_participant_report,
+        args=(tmp_path, '01', sessions),
+        kwargs={'made_from': 'new'},
+    )
+    write = participant.write_parts
+
+    def write_after_the_other(*parts):
+        monkeypatch.setattr(participant, 'write_parts', write)
+        new.start()
+        new.join(1.0)  # It has to wait.
+        return write(*parts)
+
+    monkeypatch.setattr(participant, 'write_parts', write_after_the_other)
+    write_individual(one)
+    new.join()
+    digest, _ = read_parts(tmp_path, '01')[ANATOMY]
+    assert digest == 'new'
+
+
 def test_r_indices_of_others_are_removed(tmp_path):
     tables = studies.make_tables(tmp_path)
     tables.results.loc[3, [*tables.names, 'reason']] = np.nan, np.nan, 'age is missing'
@@ -300,3 +326,21 @@ def test_a_page_is_whole_or_not_there(tmp_path):
     with pytest.raises(FileNotFoundError):
         write_page(tmp_path / 'page.html', 'T', content, scripts=['missing.js'])
     assert not list(tmp_path.iterdir())
+
+
+def test_rows_of_participants_are_found_once(tmp_path, monkeypatch):
+    """Not by a search of all rows for each report."""
+    tables = studies.make_tables(tmp_path)
+    expected = {
+        name: table[table['participant_id'] == 'sub-01']
+        for name in ('results', 'contributions', 'changes')
+        if len(table := getattr(tables, name))
+    }
+    assert tables.of('sub-02').changes.empty
+    for kind, method in ((pd.Series, '__eq__'), (pd.DataFrame, 'groupby')):
+        monkeypatch.setattr(kind, method, lambda *_, **__: pytest.fail('searched again'))
+    one = tables.of('sub-01')
+    monkeypatch.undo()
+    for name, rows in expected.items():
+        pd.testing.assert_frame_equal(getattr(one, name), rows)
+    assert len(tables.of('nobody').results) == 0
