@@ -213,18 +213,25 @@ def _draw_patterns(report: GroupReport) -> dict[str, Path]:
 
 
 def _shares(first: pd.DataFrame, name: str) -> list[str]:
-    """Return how many participants of each group exceed the 95th centile of controls."""
+    """Return how many participants of each group exceed the 95th centile of controls.
+
+    Participants without a centile, such as those of an unknown site, are not counted.
+    """
     controls = first.loc[first['group'] == CONTROL, name].dropna()
     if len(controls) < FEWEST_CONTROLS or f'{name}_centile' not in first:
         return []
-    high = first[first[f'{name}_centile'] > 95]
+    scored = first[first[name].notna()]
     shares = []
     for group in figures.group_colours([str(group) for group in first['group'].dropna()]):
-        total = int(first.loc[first['group'] == group, name].notna().sum())
-        above = int((high['group'] == group).sum())
-        if group != CONTROL and total:
-            words = GROUP_NAMES.get(group, group)
-            shares.append(f'{above} of {total} {words} ({above / total:.0%})')
+        centiles = scored.loc[scored['group'] == group, f'{name}_centile']
+        compared = centiles.dropna()
+        if group == CONTROL or compared.empty:
+            continue
+        above = int((compared > 95).sum())
+        whom = GROUP_NAMES.get(group, group)
+        if len(compared) < len(centiles):
+            whom = f'{whom} with a centile'
+        shares.append(f'{above} of {len(compared)} {whom} ({above / len(compared):.0%})')
     return shares
 
 
