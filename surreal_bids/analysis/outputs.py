@@ -16,7 +16,7 @@ import pandas as pd
 
 from surreal_bids import __version__
 from surreal_bids.analysis.change import FALSE_ALARMS
-from surreal_bids.analysis.engine import Analysis
+from surreal_bids.analysis.engine import Analysis, describe_flags
 from surreal_bids.analysis.image_quality import FEWEST_IMAGES, OUTLYING
 from surreal_bids.analysis.patterns import LEAST_CHANGE, LEAST_ENLARGEMENT
 from surreal_bids.bids.outputs import Column, describe_columns, output_path
@@ -174,7 +174,7 @@ def _rindices(found: Analysis) -> pd.DataFrame:
     place = {who: number for number, who in reversed([*measured])}
     order = visits[PARTICIPANT].map(place).fillna(len(place)).argsort(kind='stable')
     table, visits = table.iloc[order], visits.iloc[order]
-    table['flags'] = found.flags.reindex(table.index).replace('', None)
+    table['flags'] = found.flags.map(describe_flags).reindex(table.index).replace('', None)
     known = [name for name in (PARTICIPANT, SESSION, 'group') if name in visits]
     suffixes = ('', '_low', '_high', '_centile')
     own = [f'{name}{end}' for name in found.names for end in suffixes]

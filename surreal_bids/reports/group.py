@@ -12,7 +12,7 @@ import nibabel as nib
 import numpy as np
 import pandas as pd
 
-from surreal_bids.analysis.engine import Analysis
+from surreal_bids.analysis.engine import Analysis, describe_flags
 from surreal_bids.analysis.image_quality import FEWEST_IMAGES, OUTLIERS
 from surreal_bids.analysis.maps import VoxelMaps
 from surreal_bids.analysis.patterns import values_by_region
@@ -292,12 +292,12 @@ def _participants(report: GroupReport) -> dict[str, Any]:
         if f'{name}_centile' in results and len(found.names) <= 3:
             table[f'{name} centile'] = results[f'{name}_centile']
             formats[f'{name} centile'] = '{:.1f}'
-    table['flags'] = found.flags
+    table['flags'] = found.flags.map(describe_flags)
     return {
         'frame': table,
         'formats': formats,
         'links': {'participant': report.links(visits.loc[results.index, PARTICIPANT])},
-        'marked': found.flags.ne('').tolist(),
+        'marked': table['flags'].ne('').tolist(),
     }
 
 

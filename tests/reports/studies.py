@@ -6,7 +6,7 @@ import nibabel as nib
 import numpy as np
 import pandas as pd
 
-from surreal_bids.analysis.engine import flag_words
+from surreal_bids.analysis.engine import Flag, flags_of_result, store_flags
 from surreal_bids.analysis.image_quality import ImageQuality
 from surreal_bids.analysis.maps import VoxelMaps
 from surreal_bids.analysis.outputs import GroupTables, find_reference
@@ -138,7 +138,7 @@ def make_found(kind, folder, sizes=(N_CN, N_PT)) -> SimpleNamespace:
         results=results,
         scored=cohort,
         all_results=results,
-        flags=pd.Series(['; '.join(flag_words(row)) for row in results.to_dict('records')], index),
+        flags=pd.Series([tuple(flags_of_result(row)) for row in results.to_dict('records')], index),
         first_visits=results.assign(group=cohort.groups),
         patterns=patterns,
         associations=associations if full else associations.iloc[:0],
@@ -179,7 +179,7 @@ def make_report(folder, kind='full', sizes=(N_CN, N_PT), **changes) -> GroupRepo
         table.loc['sub-05', 'outliers'] = 'efc'
         made['voxel_maps'] = {'GM': VoxelMaps(images, summary, {'r2slope': 'only 2 patients'})}
         found.images = ImageQuality(table, scores)
-        found.flags['sub-05'] = OUTLIER
+        found.flags['sub-05'] = (Flag(OUTLIER),)
     title = HOSTILE if kind == 'hostile' else 'Study'
     methods = METHODS | ({'map_tissues': (), 'change': False} if kind == 'minimal' else {})
     return GroupReport(folder / 'out', title, found, **({'methods': methods} | made | changes))
@@ -254,8 +254,8 @@ def make_tables(root, kind='full', **changes) -> GroupTables:
     if kind == 'foreign':
         write_image_results(root)
         made |= {'model': 'clinic', 'adapted': False}
-        words = f'{NOT_HARMONIZED}; warning on the image'
+        stored = store_flags([Flag(NOT_HARMONIZED), Flag('warning on the image')])
         results = results.drop(columns=['age', 'sex', 'years'])
-        results = results.assign(status=UNHARMONIZED, flags=words)
+        results = results.assign(status=UNHARMONIZED, flags=stored)
     known = find_reference(results, CARD, None)
     return GroupTables(root, results, CARD, **({'reference': known} | made))

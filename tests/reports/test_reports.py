@@ -9,10 +9,19 @@ import pandas as pd
 import pytest
 
 from surreal_bids import __version__
-from surreal_bids.analysis.engine import flag_words
+from surreal_bids.analysis.engine import (
+    ANOTHER_FOLD,
+    BEYOND,
+    Flag,
+    describe_flags,
+    flags_of_result,
+    read_flags,
+    store_flags,
+)
 from surreal_bids.analysis.outputs import Reference
 from surreal_bids.cautions import Caution
 from surreal_bids.exceptions import DataError
+from surreal_bids.files import write_tsv
 from surreal_bids.imaging.quality import LEAST_OVERLAP
 from surreal_bids.model.agreement import NO_PATTERN
 from surreal_bids.reports import flags, participant
@@ -242,18 +251,36 @@ def test_errors_of_failed_steps_are_on_the_page(tmp_path):
 
 def test_flags_are_words_with_warnings():
     row = {'status': 'not_held_out', 'brain_in_range': False, 'covariates_out_of_range': 'age'}
-    words = flag_words(row | {'n_imputed': 2, 'fold_correlation': 0.2})
-    assert words == [
-        'no out-of-fold model',
-        'volumes unlike the training participants',
-        'age outside the training range',
-        '2 regions imputed',
-    ]
-    assert all(flags.warning_of(word) for word in words)
-    assert flag_words({'status': 'complete', 'fold_correlation': 0.2}) == [flags.ANOTHER_FOLD]
-    assert flag_words({'status': 'complete'}) == []
+    of_visit = flags_of_result(row | {'n_imputed': 2, 'fold_correlation': 0.2})
+    assert describe_flags(of_visit) == (
+        'no out-of-fold model; volumes unlike the training participants; '
+        'age outside the training range; 2 regions imputed'
+    )
+    assert all(flags.warning_of(flag) for flag in of_visit)
+    in_another_fold = {'status': 'complete', 'fold_correlation': 0.2}
+    assert flags_of_result(in_another_fold) == [Flag(ANOTHER_FOLD)]
+    assert flags_of_result({'status': 'complete'}) == []
     unknown = dict.fromkeys(['brain_in_range', 'n_imputed', 'fold_correlation'])
-    assert flag_words({'status': 'complete'} | unknown) == [], 'participants of other groups'
+    assert flags_of_result({'status': 'complete'} | unknown) == [], 'participants of other groups'
+
+
+def test_a_covariate_of_any_name_is_one_flag(tmp_path):
+    row = {'status': 'complete', 'covariates_out_of_range': 'MMSE; total'}
+    of_visit = flags_of_result(row)
+    assert of_visit == [Flag(BEYOND, 'MMSE; total')]
+    assert read_flags(store_flags(of_visit)) == of_visit
+    found = studies.make_found('minimal', tmp_path)
+    only_one = pd.Series([(), tuple(of_visit)], found.flags.index[:2])
+    counts = flags.warn_of_flags(found, only_one)[0].found
+    assert counts.endswith('has a quality flag (MMSE; total outside the training range: 1)')
+    tables = studies.make_tables(tmp_path)
+    tables.results['flags'] = store_flags(of_visit)
+    file = write_tsv(tmp_path / 'individuals.tsv', tables.results)
+    stored = pd.read_csv(file, sep='\t', na_values=['n/a'], keep_default_na=False)
+    doubts = participant._doubts(replace(tables, results=stored).of('sub-01'))
+    assert [each.found for each in doubts if 'MMSE' in each.found] == [
+        'MMSE; total more than 5% beyond the range of the training controls'
+    ]
 
 
 @pytest.mark.parametrize(
