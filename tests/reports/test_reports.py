@@ -320,6 +320,8 @@ def test_figures_without_room_are_linked(tmp_path, monkeypatch):
     page = Page(write_participant_report(tmp_path, '01', sessions))
     assert not page.of('img')
     assert 'Open the file' in page.words
+    sentence = 'Registration is not shown here, because the report would be too large; see a.jpg'
+    assert f'{sentence} and a.jpg.' in page.words
 
 
 def test_a_page_is_whole_or_not_there(tmp_path):
