@@ -279,6 +279,8 @@ class Analysis:
         who = self.cohort.visits[PARTICIPANT].reindex(self.results.index)
         found = [*self.cohort.warnings, *doubts_of_model(card)]
         if not self.names:
+            # There are no R-indices to doubt.
+            found = [each for each in found if each.consequence != IN_SAMPLE]
             found.append(NO_PATTERN)
         elif self.trained_here:
             found += warn_of_not_held_out(self.results, who)

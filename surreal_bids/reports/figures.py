@@ -46,8 +46,8 @@ SCORES_SHOWN = (-5, 12)
 """Scores of quality beyond these are drawn at the border."""
 
 CROWDED = 300
-"""Points of a group, or lines, above which they are one image inside the SVG file. Drawn one by one,
-they take 170 bytes each, and the figures of large studies would not fit into the report."""
+"""Points of a group, or lines, above which they are one image inside the SVG file. Drawn one by
+one, they take 170 bytes each, and the figures of large studies would not fit into the report."""
 
 FAINTEST = 0.15
 """Opacity of points in the most crowded groups, whose density shows by overlap."""

@@ -17,7 +17,13 @@ from surreal_bids.analysis.engine import (
     Flag,
 )
 from surreal_bids.analysis.image_quality import OUTLIERS
-from surreal_bids.bids.outputs import Record, read_quality, sidecar_path, visit_output
+from surreal_bids.bids.outputs import (
+    Record,
+    output_path,
+    read_quality,
+    sidecar_path,
+    visit_output,
+)
 from surreal_bids.cautions import FIGURES, R_INDICES, Caution
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.harmonization.encoding import TOLERATED
@@ -177,12 +183,17 @@ def warn_of_flags(found: Analysis, flags: pd.Series) -> list[Caution]:
     if not count:
         return []
     kinds = ', '.join(f'{words}: {len(named)}' for words, named in sorted(flagged.items()))
-    return [
-        Caution(
-            f'{count} of {counted(who.nunique(), "participant")} '
-            f'{"has" if count == 1 else "have"} a quality flag ({kinds})',
-            'Their R-indices may be less reliable',
-            'Look them up in the table of participants, column flags',
-            R_INDICES,
+    verb = 'has' if count == 1 else 'have'
+    caution = Caution(
+        f'{count} of {counted(who.nunique(), "participant")} {verb} a quality flag ({kinds})',
+        'Their R-indices may be less reliable',
+        'Look them up in the table of participants, column flags',
+        R_INDICES,
+    )
+    if not found.names:
+        caution = Caution(
+            caution.found,
+            'Their volumes, images or covariates are unusual',
+            f'Look them up in {output_path("", "rindices").name}, column flags',
         )
-    ]
+    return [caution]

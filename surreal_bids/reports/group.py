@@ -56,7 +56,7 @@ from surreal_bids.reports.methods import Methods
 from surreal_bids.reports.mosaics import CHANGE as CHANGE_COLOURS
 from surreal_bids.reports.mosaics import Background, RegionPainter, Scale, StatisticalMap
 from surreal_bids.reports.pages import TABLES, link_to, render, slug, write_page
-from surreal_bids.text import counted, list_briefly
+from surreal_bids.text import DECIMALS, counted, decimals_apart, list_briefly
 
 FEWEST_CONTROLS = 20
 """Controls whose 95th centile is given."""
@@ -128,7 +128,12 @@ def write_group_report(report: GroupReport) -> Path:
     """Draw all figures and write the report."""
     found, path = report.found, output_path(report.output_dir, 'group_report')
     explained = explain_number(report.card)
-    titles = (PATTERNS, PARTICIPANTS, R_INDICES, SEPARATION, CHANGE, HARMONIZATION, MODEL)
+    change = _change(report)
+    titles = [PATTERNS, PARTICIPANTS, HARMONIZATION, MODEL]
+    if found.names:
+        titles += [R_INDICES, SEPARATION]
+    if change:
+        titles.append(CHANGE)
     content = render(
         'group.html',
         path.parent,
@@ -138,6 +143,7 @@ def write_group_report(report: GroupReport) -> Path:
         cards=_cards(report),
         explained=explained,
         tried=None if explained is None else pd.DataFrame(explained.rows),
+        tried_formats={} if explained is None else _formats_of_tried(explained.rows),
         scored=how_scored(report.card) if found.trained_here else [],
         cautions=report.cautions,
         anchors={title: slug(title) for title in titles},
@@ -149,7 +155,7 @@ def write_group_report(report: GroupReport) -> Path:
         participants=_participants(report),
         associations=_associations(found.associations),
         untested=pd.DataFrame(found.untested.items(), columns=['measure', 'reason']),
-        change=_change(report),
+        change=change,
         maps=[_tissue(report, tissue, maps) for tissue, maps in report.voxel_maps.items()],
         harmonization=_harmonization(report),
         facts=model_facts(report.card) | preprocessing_facts(report.card['Preprocessing']),
@@ -167,9 +173,13 @@ def _subtitle(report: GroupReport) -> str:
     apart = 0 if cohort.apart is None else cohort.apart.visits[PARTICIPANT].nunique()
     counts['participants of other or unknown groups'] = cohort.n_without_group + apart
     listed = [f'{count} {who}' for who, count in counts.items() if count]
-    how = f'R-indices {"in sample" if report.found.fitted is None else "out of fold"}'
-    how = f'model {report.methods["model"]}' if report.methods['model'] else how
-    return f'Group report: {", ".join(listed)}; {counted(len(names), "pattern")} ({how})'
+    patterns = counted(len(names), 'pattern') if names else 'no pattern'
+    how = f' (R-indices {"in sample" if report.found.fitted is None else "out of fold"})'
+    if report.methods['model']:
+        how = f' (model {report.methods["model"]})'
+    elif not names:
+        how = ''
+    return f'Group report: {", ".join(listed)}; {patterns}{how}'
 
 
 def _cards(report: GroupReport) -> list[dict[str, Any]]:
@@ -189,6 +199,21 @@ def _cards(report: GroupReport) -> list[dict[str, Any]]:
         }
         for name in found.names
     ]
+
+
+def _formats_of_tried(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return formats for the numbers of patterns that were tried.
+
+    Decimals show on which side of its limits each stability lies.
+    """
+    limits = ('needed', 'permuted data, highest')
+    decimals = DECIMALS
+    for row in rows:
+        for limit in limits:
+            if row[limit] is not None:
+                decimals = max(decimals, decimals_apart(row['stability'], row[limit]))
+    stabilities = ('stability', *limits, 'permuted data, median')
+    return {**dict.fromkeys(stabilities, f'{{:.{decimals}f}}'), 'p': '{:.2g}'}
 
 
 def _draw_patterns(report: GroupReport) -> dict[str, Path]:

@@ -23,6 +23,7 @@ from markupsafe import Markup, escape
 
 from surreal_bids import __version__
 from surreal_bids.files import write_text
+from surreal_bids.text import beside_limit
 
 TEMPLATES = Path(__file__).parent / 'templates'
 KINDS = {'.svg': 'svg+xml', '.jpg': 'jpeg'}
@@ -181,6 +182,7 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     made.filters |= {'table': _table_of_page, 'figure': figure, 'listing': listing, 'slug': slug}
+    made.filters['beside_limit'] = beside_limit
     return made
 
 
