@@ -296,7 +296,10 @@ def summarise_cohort(cohort: Cohort) -> str:
 
 
 def summarise_results(
-    results: pd.DataFrame, excluded: pd.DataFrame, notes: Sequence[str] = ()
+    results: pd.DataFrame,
+    excluded: pd.DataFrame,
+    notes: Sequence[str] = (),
+    has_patterns: bool = True,
 ) -> str:
     """Of how many participants R-indices were computed, and who needs a second look.
 
@@ -306,10 +309,13 @@ def summarise_results(
         R-indices of visits, and visits that were excluded, with a `reason`.
     notes
         Lines about the model and the tables.
+    has_patterns
+        Whether the model has any pattern.
     """
     status = results['status']
     whose = 'participant or visit' if len(results) == 1 else 'participants or visits'
-    lines = [f'R-indices of {len(results)} {whose}', *notes]
+    what = 'R-indices' if has_patterns else 'No R-indices, as the model has no pattern,'
+    lines = [f'{what} of {len(results)} {whose}', *notes]
     reasons = excluded['reason'] if len(excluded) else pd.Series(dtype=object)
     lines += [f'excluded: {name}: {reason}' for name, reason in reasons.head(SHOWN).items()]
     if len(excluded) > SHOWN:

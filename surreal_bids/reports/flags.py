@@ -17,13 +17,7 @@ from surreal_bids.analysis.engine import (
     Flag,
 )
 from surreal_bids.analysis.image_quality import OUTLIERS
-from surreal_bids.bids.outputs import (
-    Record,
-    output_path,
-    read_quality,
-    sidecar_path,
-    visit_output,
-)
+from surreal_bids.bids.outputs import Record, read_quality, sidecar_path, visit_output
 from surreal_bids.cautions import FIGURES, R_INDICES, Caution
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.harmonization.encoding import TOLERATED
@@ -171,8 +165,18 @@ def flags_of_images(found: Analysis, output_dir: Path) -> pd.Series:
     return pd.Series(flags, visits.index, dtype=object)
 
 
-def warn_of_flags(found: Analysis, flags: pd.Series) -> list[Caution]:
-    """Warn of participants with quality flags of their own."""
+def warn_of_flags(found: Analysis, flags: pd.Series, table: str) -> list[Caution]:
+    """Warn of participants with quality flags of their own.
+
+    Parameters
+    ----------
+    found
+        All results.
+    flags
+        The flags of each visit.
+    table
+        Name of the written table that has them.
+    """
     who = found.scored.visits.loc[flags.index, PARTICIPANT]
     flagged: dict[str, set[str]] = {}
     for participant, of_visit in zip(who, flags):
@@ -194,6 +198,6 @@ def warn_of_flags(found: Analysis, flags: pd.Series) -> list[Caution]:
         caution = Caution(
             caution.found,
             'Their volumes, images or covariates are unusual',
-            f'Look them up in {output_path("", "rindices").name}, column flags',
+            f'Look them up in {table}, column flags',
         )
     return [caution]

@@ -102,7 +102,8 @@ class GroupReport:
     @cached_property
     def cautions(self) -> list[Caution]:
         """What to check."""
-        return list(unite([*self.found.cautions, *warn_of_flags(self.found, self.found.flags)]))
+        flagged = warn_of_flags(self.found, self.found.flags, self.tables['rindices'])
+        return list(unite([*self.found.cautions, *flagged]))
 
     @cached_property
     def background(self) -> Background:

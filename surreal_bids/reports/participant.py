@@ -521,7 +521,12 @@ def _doubts(one: Individual) -> list[Caution]:
     """Return warnings about the R-indices."""
     flags = read_flags(one.last.get('flags'))
     doubts = []
-    if _is_of_unknown_scanner(one):
+    worse = 'R-indices may be wrong'
+    if not one.tables.names:
+        # There are no R-indices to doubt, but the image may be.
+        flags = [flag for flag in flags if flag.kind == OUTLIER]
+        worse = 'Volumes may be wrong'
+    elif _is_of_unknown_scanner(one):
         doubts.append(not_adapted())
         flags = [flag for flag in flags if flag.kind != NOT_HARMONIZED]
     for flag in flags:
@@ -533,7 +538,7 @@ def _doubts(one: Individual) -> list[Caution]:
     count = sum(map(len, images.values()))
     if count:
         # The section of the image lists them in full.
-        found, worse = f'The image has {counted(count, "warning")}', 'R-indices may be wrong'
+        found = f'The image has {counted(count, "warning")}'
         doubts.append(Caution(found, worse, 'See the list at the image', FIGURES))
     if one.last.get(HELD_OUT) in (False,) and one.names:
         doubts.append(
