@@ -28,6 +28,11 @@ FIGURES, VOLUMES = 'Figures', 'Volumes'
 """Sections of the report of an image that warnings link to."""
 
 
+CONFOUNDED, INVALID, BIASED, MINOR = 3, 2, 1, 0
+"""How severe a warning is: something else tells the groups apart as well as the disease; results
+must not be interpreted; results of the groups may be biased; or anything else."""
+
+
 class Caution(NamedTuple):
     """A warning. It is logged like a text: ``LOGGER.warning(Caution(...))``.
 
@@ -43,6 +48,8 @@ class Caution(NamedTuple):
         Section of the report to look at; empty: none.
     who
         Image or participant. The list of a run unites warnings that otherwise mean the same.
+    severity
+        Lists begin with the most severe warnings.
     """
 
     found: str
@@ -50,6 +57,7 @@ class Caution(NamedTuple):
     remedy: str
     about: str = ''
     who: str = ''
+    severity: int = MINOR
 
     def __str__(self) -> str:
         return f'{self.statement} {self.remedy}.'
@@ -61,9 +69,12 @@ class Caution(NamedTuple):
 
 
 def unite(cautions: Iterable[Caution]) -> Iterator[Caution]:
-    """Remove repetitions, and unite what several images or participants share."""
-    kinds: dict[tuple[str, ...], list[Caution]] = {}
-    for each in dict.fromkeys(cautions):
+    """Remove repetitions, and unite what several images or participants share.
+
+    The most severe come first; warnings of the same severity stay in their order.
+    """
+    kinds: dict[tuple[object, ...], list[Caution]] = {}
+    for each in sorted(dict.fromkeys(cautions), key=lambda caution: -caution.severity):
         kinds.setdefault(each[1:4] if each.who else each, []).append(each)
     for first, *others in kinds.values():
         who = list_briefly(dict.fromkeys(each.who for each in (first, *others)))

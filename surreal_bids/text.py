@@ -9,6 +9,9 @@ from typing import Any
 LISTED = 10
 """Maximum number of names in a message; the others are counted."""
 
+DECIMALS, MOST_DECIMALS = 2, 6
+"""Decimals of a correlation, and at most so many beside another number."""
+
 FEW = 12
 """Maximum number of alternatives in an error; beyond it, only similar names are listed."""
 
@@ -29,6 +32,29 @@ def counted(number: int, noun: str) -> str:
 def plain_number(value: float, digits: int = 4) -> str:
     """Return a number to some digits, without an exponent if it is large."""
     return f'{value:.{digits}g}' if abs(value) < 10**digits - 0.5 else f'{value:,.0f}'
+
+
+def decimals_apart(value: float, limit: float) -> int:
+    """Return how many decimals show that a number differs from a limit.
+
+    >>> decimals_apart(0.848, 0.85), decimals_apart(0.9, 0.85)
+    (3, 2)
+    """
+    if value == limit:
+        return DECIMALS
+    for decimals in range(DECIMALS, MOST_DECIMALS):
+        if f'{value:.{decimals}f}' != f'{limit:.{decimals}f}':
+            return decimals
+    return MOST_DECIMALS
+
+
+def beside_limit(value: float, limit: float) -> str:
+    """Write a number with enough decimals to show on which side of a limit it lies.
+
+    >>> beside_limit(0.848, 0.85)
+    '0.848'
+    """
+    return f'{value:.{decimals_apart(value, limit)}f}'
 
 
 def alternatives(wrong: Iterable[str], available: Iterable[str]) -> str:

@@ -9,7 +9,17 @@ import pytest
 
 import surreal_bids
 from surreal_bids import cautions
-from surreal_bids.cautions import CHECK_LIST, WHAT_TO_CHECK, Caution, log_cautions
+from surreal_bids.cautions import (
+    BIASED,
+    CHECK_LIST,
+    CONFOUNDED,
+    INVALID,
+    MINOR,
+    WHAT_TO_CHECK,
+    Caution,
+    log_cautions,
+    unite,
+)
 from surreal_bids.cli.main import run_command, set_up_logging
 
 PACKAGE = Path(surreal_bids.__file__).parent
@@ -66,6 +76,15 @@ def test_a_run_lists_each_warning_once_at_its_end(capsys):
             assert said.err.count(words) == listed.count(words) == 1
         assert ('a decision' in said.err) == bool(verbosity)
     assert CHECK_LIST.cautions == []
+
+
+def test_the_most_severe_warnings_come_first():
+    severities = (MINOR, INVALID, BIASED, CONFOUNDED, INVALID)
+    listed = [
+        Caution(f'warning {number}', 'b', 'c', severity=severity)
+        for number, severity in enumerate(severities)
+    ]
+    assert [each.found[-1] for each in unite(listed)] == ['3', '1', '4', '2', '0']
 
 
 def test_the_list_is_shown_when_a_run_fails(capsys):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -83,7 +84,7 @@ class Analysis:
     images
         Quality of the images; None without images.
     image_flags : Series
-        Flags of the images of visits, in words; None without images.
+        Flags of the images of each visit, a tuple of `Flag`; None without images.
     """
 
     cohort: Cohort
@@ -130,15 +131,17 @@ class Analysis:
 
     @cached_property
     def flags(self) -> pd.Series:
-        """Quality flags of every visit in `scored`, in words; empty where there are none."""
+        """Quality flags of every visit in `scored`, each a tuple of `Flag`."""
         results = self.all_results
-        words = [flag_words(row) for row in results.to_dict('records')]
-        for young, own in zip(are_children(self.model, self.scored)[results.index], words):
-            own += [f'age{BEYOND}'] * bool(young)
-        if self.image_flags is not None:
-            more = self.image_flags.reindex(results.index).fillna('')
-            words = [[*own, *filter(None, [of_image])] for own, of_image in zip(words, more)]
-        return pd.Series(map(SEPARATOR.join, words), results.index, dtype=object)
+        is_child = are_children(self.model, self.scored)
+        of_images = {} if self.image_flags is None else self.image_flags.to_dict()
+        flags = []
+        for visit, row in zip(results.index, results.to_dict('records')):
+            of_visit = flags_of_result(row)
+            if is_child[visit]:
+                of_visit.append(Flag(BEYOND, 'age'))
+            flags.append((*of_visit, *of_images.get(visit, ())))
+        return pd.Series(flags, results.index, dtype=object)
 
     @cached_property
     def first_visits(self) -> pd.DataFrame:
@@ -303,6 +306,8 @@ class Analysis:
         who = self.cohort.visits[PARTICIPANT].reindex(self.results.index)
         found = [*self.cohort.warnings, *doubts_of_model(card)]
         if not self.names:
+            # There are no R-indices to doubt.
+            found = [each for each in found if each.consequence != IN_SAMPLE]
             found.append(NO_PATTERN)
         elif self.trained_here:
             found += warn_of_not_held_out(self.results, who)
@@ -357,11 +362,11 @@ class Analysis:
     def of_individuals(self) -> pd.DataFrame:
         """What reports of participants show, one row per visit.
 
-        Columns of the visit, its results and flags, age, sex and site as known, outliers of image
-        quality, and z-scores of regions.
+        Columns of the visit, its results and flags (`store_flags`), age, sex and site as known,
+        outliers of image quality, and z-scores of regions.
         """
-        known = self.described
-        facts = self.all_results.assign(flags=self.flags, site=sites_of(known), age=known.ages)
+        known, flags = self.described, self.flags.map(store_flags)
+        facts = self.all_results.assign(flags=flags, site=sites_of(known), age=known.ages)
         facts['sex'] = known.column_of('sex')
         if self.images is not None:
             facts[OUTLIERS] = self.images.table[OUTLIERS]
@@ -371,8 +376,23 @@ class Analysis:
         return self.scored.visits.join(facts).join(self.z_scores.round(2) + 0.0)  # No minus zero.
 
 
-SEPARATOR = '; '
-"""Between the flags of a visit."""
+class Flag(NamedTuple):
+    """A reason to look at a visit twice.
+
+    Attributes
+    ----------
+    kind
+        What is unusual, in words.
+    detail
+        What it concerns, such as the name of a covariate; may be empty.
+    """
+
+    kind: str
+    detail: str = ''
+
+    def __str__(self) -> str:
+        return f'{self.detail} {self.kind}'.lstrip()
+
 
 STATUS_FLAGS = {
     UNHARMONIZED: 'site not harmonized',
@@ -381,24 +401,40 @@ STATUS_FLAGS = {
 }
 OUTSIDE = 'volumes unlike the training participants'
 ANOTHER_FOLD = 'pattern not reproduced in the fold'
-BEYOND, IMPUTED = ' outside the training range', ' imputed'
-"""Flags of R-indices; the last two follow names of covariates, and a number of regions."""
+BEYOND, IMPUTED = 'outside the training range', 'imputed'
+"""Kinds of flags of R-indices; the last two have names of covariates, and a number of regions, as
+their detail."""
 
 
-def flag_words(row: Mapping[Any, Any]) -> list[str]:
+def flags_of_result(row: Mapping[Any, Any]) -> list[Flag]:
     """Return the quality flags of a visit, a row of `Analysis.results`."""
     # Participants of other groups, and those without an R-index, lack some of these.
     known = {name: value for name, value in row.items() if pd.notna(value)}
-    flags = [STATUS_FLAGS[row['status']]] if row['status'] in STATUS_FLAGS else []
+    flags = [Flag(STATUS_FLAGS[row['status']])] if row['status'] in STATUS_FLAGS else []
     if not known.get('brain_in_range', True):
-        flags.append(OUTSIDE)
+        flags.append(Flag(OUTSIDE))
     if known.get('covariates_out_of_range', NONE_BEYOND) != NONE_BEYOND:
-        flags.append(f'{known["covariates_out_of_range"]}{BEYOND}')
+        flags.append(Flag(BEYOND, str(known['covariates_out_of_range'])))
     if known.get('n_imputed', 0) > 0:
-        flags.append(f'{counted(int(known["n_imputed"]), "region")}{IMPUTED}')
+        flags.append(Flag(IMPUTED, counted(int(known['n_imputed']), 'region')))
     if row['status'] != NOT_HELD_OUT and known.get('fold_correlation', 1.0) < MIN_REPRODUCED:
-        flags.append(ANOTHER_FOLD)
+        flags.append(Flag(ANOTHER_FOLD))
     return flags
+
+
+def describe_flags(flags: Iterable[Flag]) -> str:
+    """Write the flags of a visit for a reader; empty without flags."""
+    return '; '.join(map(str, flags))
+
+
+def store_flags(flags: Iterable[Flag]) -> str:
+    """Write the flags of a visit for `read_flags`: names of covariates may hold any character."""
+    return json.dumps(list(flags))
+
+
+def read_flags(text: object) -> list[Flag]:
+    """Read what `store_flags` wrote; no flags where nothing is stored."""
+    return [Flag(*flag) for flag in json.loads(text)] if isinstance(text, str) else []
 
 
 def _together(cohort: Cohort) -> Cohort:

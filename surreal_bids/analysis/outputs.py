@@ -17,7 +17,7 @@ import pandas as pd
 from surreal_bids import __version__
 from surreal_bids.analysis.asymmetry import DIFFERENCE, MIN_CONTROLS, SIDE, USUAL
 from surreal_bids.analysis.change import FALSE_ALARMS
-from surreal_bids.analysis.engine import Analysis
+from surreal_bids.analysis.engine import Analysis, describe_flags
 from surreal_bids.analysis.image_quality import FEWEST_IMAGES, OUTLYING
 from surreal_bids.analysis.patterns import LEAST_CHANGE, LEAST_ENLARGEMENT
 from surreal_bids.bids.outputs import Column, describe_columns, output_path
@@ -177,7 +177,7 @@ def _rindices(found: Analysis) -> pd.DataFrame:
     place = {who: number for number, who in reversed([*measured])}
     order = visits[PARTICIPANT].map(place).fillna(len(place)).argsort(kind='stable')
     table, visits = table.iloc[order], visits.iloc[order]
-    table['flags'] = found.flags.reindex(table.index).replace('', None)
+    table['flags'] = found.flags.map(describe_flags).reindex(table.index).replace('', None)
     known = [name for name in (PARTICIPANT, SESSION, 'group') if name in visits]
     if found.asymmetry is not None:
         table = table.join(found.asymmetry.table.round(3))
@@ -301,7 +301,10 @@ def summarise_cohort(cohort: Cohort) -> str:
 
 
 def summarise_results(
-    results: pd.DataFrame, excluded: pd.DataFrame, notes: Sequence[str] = ()
+    results: pd.DataFrame,
+    excluded: pd.DataFrame,
+    notes: Sequence[str] = (),
+    has_patterns: bool = True,
 ) -> str:
     """Of how many participants R-indices were computed, and who needs a second look.
 
@@ -311,10 +314,13 @@ def summarise_results(
         R-indices of visits, and visits that were excluded, with a `reason`.
     notes
         Lines about the model and the tables.
+    has_patterns
+        Whether the model has any pattern.
     """
     status = results['status']
     whose = 'participant or visit' if len(results) == 1 else 'participants or visits'
-    lines = [f'R-indices of {len(results)} {whose}', *notes]
+    what = 'R-indices' if has_patterns else 'No R-indices, as the model has no pattern,'
+    lines = [f'{what} of {len(results)} {whose}', *notes]
     reasons = excluded['reason'] if len(excluded) else pd.Series(dtype=object)
     lines += [f'excluded: {name}: {reason}' for name, reason in reasons.head(SHOWN).items()]
     if len(excluded) > SHOWN:

@@ -10,7 +10,7 @@ from pandas.api.types import is_numeric_dtype
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from surreal_bids.cautions import SEPARATION, Caution
+from surreal_bids.cautions import BIASED, CONFOUNDED, PARTICIPANTS, Caution
 from surreal_bids.cohort.checks import USUAL_ICV_MM3
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.names import CONTROL, GROUP_NAMES, PATIENT, means
@@ -79,8 +79,8 @@ def compare_groups(cohort: Cohort) -> pd.DataFrame:
         (mean and sd, or shares of each value); `estimate`, patients minus controls (of means, or of
         the shares of the second of two values), with its 95 % interval for means; `p`,
         `p_corrected` for the number of covariates (Holm, 1979); number of participants `n`; the
-        `test` (Welch's t, Fisher's exact test for two values, chi-squared for more), and what
-        differs `in_words`.
+        `test` (Welch's t, Fisher's exact test for two values, chi-squared for more), what
+        differs `in_words`, and whether there is an `overlap` of the values of both groups.
     """
     first = _in_groups(cohort)
     patient = first.is_patient.to_numpy()
@@ -104,9 +104,10 @@ def compare_groups(cohort: Cohort) -> pd.DataFrame:
                 for label, known in others.items()
                 if name in known
             }
-            rows.append(named | compare(str(name), *both) | {'n': len(values)})
+            more = {'n': len(values), 'overlap': _overlap(*both, numeric)}
+            rows.append(named | compare(str(name), *both) | more)
     columns = ['measure', 'controls', 'patients', *others, *STATISTICS_COLUMNS[3:]]
-    columns += ['test', 'in_words']
+    columns += ['test', 'in_words', 'overlap']
     table = pd.DataFrame(rows, columns=columns)
     if rows:
         table['p_corrected'] = multipletests(table['p'], method='holm')[1]
@@ -119,6 +120,13 @@ def _describe(name: str, values: pd.Series, numeric: bool) -> str:
         return mean_and_sd(name, values.mean(), values.std())
     shares = values.value_counts(normalize=True).sort_index()
     return ', '.join(f'{level} {share:.0%}' for level, share in shares.items())
+
+
+def _overlap(controls: pd.Series, patients: pd.Series, numeric: bool) -> bool:
+    """Tell whether any value, or any part of the range of numbers, occurs in both groups."""
+    if numeric:
+        return bool(controls.max() >= patients.min() and patients.max() >= controls.min())
+    return bool(set(controls) & set(patients))
 
 
 def _compare_numbers(name: str, controls: pd.Series, patients: pd.Series) -> dict[str, object]:
@@ -187,20 +195,37 @@ def describe_indices(first: pd.DataFrame, names: list[str]) -> pd.DataFrame:
 def warn_of_differences(differences: pd.DataFrame) -> list[Caution]:
     """Warn of covariates in which patients and controls differ (:func:`compare_groups`)."""
     differs = differences[differences['p_corrected'] < 0.05]
-    if differs.empty:
-        return []
-    listed = '; '.join(
-        f'{row.in_words} (p = {row.p_corrected:.2g})' for row in differs.itertuples()
-    )
-    return [
-        Caution(
-            f'The groups also differ in covariates: {listed}',
-            'Part of the difference in R-indices may be due to these covariates, also in '
-            'participants whom the model was not trained on',
-            'Match the groups, or report these differences with the results',
-            SEPARATION,
+    overlap = differs['overlap'].astype(bool)
+    cautions = []
+    if not overlap.all():
+        cautions.append(
+            Caution(
+                'Patients and controls do not overlap in covariates: '
+                f'{_list_differences(differs[~overlap])}',
+                'Effects of the disease cannot be told from effects of these covariates',
+                'Do not interpret differences between the groups; add participants of both groups '
+                'with the same values',
+                PARTICIPANTS,
+                severity=CONFOUNDED,
+            )
         )
-    ]
+    if overlap.any():
+        cautions.append(
+            Caution(
+                f'The groups also differ in covariates: {_list_differences(differs[overlap])}',
+                'Part of any difference between the groups may be due to these covariates, also in '
+                'participants whom the model was not trained on',
+                'Match the groups, or report these differences with the results',
+                PARTICIPANTS,
+                severity=BIASED,
+            )
+        )
+    return cautions
+
+
+def _list_differences(differs: pd.DataFrame) -> str:
+    """List differences between groups, with their p."""
+    return '; '.join(f'{row.in_words} (p = {row.p_corrected:.2g})' for row in differs.itertuples())
 
 
 def associate(

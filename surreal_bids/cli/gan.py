@@ -476,7 +476,7 @@ def run_apply(arguments: argparse.Namespace) -> int:
     notes = [*cohort.notes, *describe_uses(cohort.uses), *known_sites(model, cohort)]
     notes += _site_notes(model, cohort)
     log_cautions(found.cautions)
-    summarise(summarise_results(found.results, cohort.exclusions, notes))
+    summarise(summarise_results(found.results, cohort.exclusions, notes, bool(found.names)))
     sys.stdout.writelines(f'  {path}\n' for path in written)
     return 0
 

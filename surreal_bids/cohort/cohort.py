@@ -271,11 +271,15 @@ class Cohort:
         return [str(name) for name in self.others if role_of(str(name)) in lacking]
 
     def fingerprint(self, *more: Any) -> str:
-        """Compute a short hash of the cohort and of further values that results depend on."""
+        """Compute a short hash of the cohort and of further values that results depend on.
+
+        Excluded participants count too: tables of results list them with their volumes. The order
+        of rows does not count.
+        """
         digest = hashlib.sha256(json.dumps(more, sort_keys=True, default=str).encode())
         digest.update(json.dumps(self.record(), sort_keys=True).encode())
-        for name in FRAMES:
-            digest.update(getattr(self, name).to_csv(sep='\t').encode())
+        for name in (*FRAMES, 'exclusions', 'measured'):
+            digest.update(getattr(self, name).sort_index().to_csv(sep='\t').encode())
         return digest.hexdigest()[:12]
 
     def record(self) -> dict[str, Any]:

@@ -84,7 +84,11 @@ class PreprocessingOptions:
 
     def to_json(self) -> dict[str, Any]:
         """Return the options as plain JSON values."""
-        return asdict(self) | {'covariates': list(self.covariates)}
+        state = asdict(self) | {'covariates': list(self.covariates)}
+        if self.sides == APART:
+            # As in the cards of 0.1.0, and of the published models.
+            del state['sides']
+        return state
 
     @classmethod
     def from_json(cls, state: Mapping[str, Any]) -> PreprocessingOptions:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 from torch import Tensor
 
-from surreal_bids.cautions import MODEL, Caution
+from surreal_bids.cautions import INVALID, MODEL, Caution
 from surreal_bids.exceptions import DataError
 from surreal_bids.model.networks import HyperParameters, network, relabel_patterns
 from surreal_bids.stats.concordance import concordance_index, match_patterns
@@ -111,12 +111,12 @@ SMALLEST_SPREAD = 0.01
 LOW_AGREEMENT = 0.65
 """Members with a lower agreement have not learned the same patterns; unrelated ones reach 0.5."""
 NO_PATTERN = Caution(
-    'No pattern is supported: none was reproduced in other subsamples of the participants better '
-    'than with permuted data',
+    'No pattern is supported: none was both reproduced in random subsamples of the participants '
+    'and more stable than with permuted data',
     'There are no R-indices',
-    'If you expect patterns, check the group labels, the covariates and the number of '
-    'participants, or set one number of patterns to train regardless',
+    'If you expect patterns, check the group labels, the covariates and the number of participants',
     MODEL,
+    severity=INVALID,
 )
 MIN_MEMBERS = 3
 """Minimum number of healthy members in a consensus (or all, if fewer are trained)."""
@@ -133,6 +133,7 @@ def warn_of_agreement(agreement: float | None) -> list[Caution]:
             'Another seed would give other patterns, and these R-indices are not reliable',
             'Do not use them; train longer (--iterations) or with more participants',
             MODEL,
+            severity=INVALID,
         )
     ]
 

@@ -20,13 +20,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from surreal_bids.cautions import MODEL, Caution
+from surreal_bids.cautions import INVALID, MODEL, Caution
 from surreal_bids.model.factors import Factors, Rows, fit_samples, one_thread, spread_rows
 from surreal_bids.model.networks import MIN_PEOPLE
 from surreal_bids.parallel import in_threads
 from surreal_bids.progress import report
 from surreal_bids.stats.concordance import match_patterns
-from surreal_bids.text import counted
+from surreal_bids.text import counted, decimals_apart
 
 LOGGER = logging.getLogger(__name__)
 
@@ -351,6 +351,7 @@ def warn_of_chance(number: Number | None) -> list[Caution]:
             'AUC and associations of these R-indices may be due to chance',
             'Do not interpret them; without --n-patterns, a number that the data support is chosen',
             MODEL,
+            severity=INVALID,
         )
     ]
 
@@ -361,8 +362,8 @@ class Explanation(NamedTuple):
     Attributes
     ----------
     sentences
-        The number and its evidence, the next best one and the option that shows it, and a sentence
-        on small samples, as far as there are such.
+        The number and its evidence, the next best one and the option that shows it (unless it is no
+        better than permuted data), and a sentence on small samples, as far as there are such.
     rows
         One for each number that was tried, with the reason why it was chosen or not.
     """
@@ -404,13 +405,12 @@ def explain_choice(number: Number, used: int, n_patients: int) -> Explanation:
             'Without --n-patterns, all numbers that the regions allow are tried.'
         ]
     else:
-        sentences = _explain_chosen(own, tried, n_patients)
+        sentences = _explain_chosen(own, number, n_patients)
     return Explanation(tuple(sentences), rows)
 
 
-def _explain_chosen(
-    own: Stability | None, tried: Sequence[Stability], n_patients: int
-) -> list[str]:
+def _explain_chosen(own: Stability | None, number: Number, n_patients: int) -> list[str]:
+    tried = number.stabilities
     used, verdict, shown = 0, 'No pattern is supported.', 'No pattern is'
     if own is not None:
         used, count = own.n_patterns, counted(own.n_patterns, 'pattern')
@@ -422,12 +422,13 @@ def _explain_chosen(
     closest = f'{"Of larger numbers, " if used else ""}{second.n_patterns} comes closest'
     if not larger:
         closest = f'The next best number is {second.n_patterns}'
-    sentences = [
-        verdict,
-        f'{closest}: {_reason(second, used)}, {_evidence(second)}. '
-        f'To see {counted(second.n_patterns, "pattern")}, give --n-patterns {second.n_patterns}.',
-    ]
-    if larger and n_patients < MANY_PATIENTS:
+    closest = f'{closest}: {_reason(second, used)}, {_evidence(second)}.'
+    if second.beats_chance:
+        asked = counted(second.n_patterns, 'pattern')
+        closest = f'{closest} To see {asked}, give --n-patterns {second.n_patterns}.'
+    sentences = [verdict, closest]
+    # A failed test is no reason to expect a pattern in more participants.
+    if larger and n_patients < MANY_PATIENTS and (used or number.supported):
         sentences.append(
             f'{shown} reproduced in a training sample with {counted(n_patients, "patient")}; a '
             'larger sample may show more.'
@@ -436,15 +437,16 @@ def _explain_chosen(
 
 
 def _evidence(found: Stability) -> str:
-    text = (
-        f'stability {found.value:.2f} in random subsamples '
-        f'(at least {least_stability(found.n_patterns):g} needed)'
-    )
+    needed, highest = least_stability(found.n_patterns), max(found.null, default=None)
+    decimals = decimals_apart(found.value, needed)
+    if highest is not None:
+        decimals = max(decimals, decimals_apart(found.value, highest))
+    text = f'stability {found.value:.{decimals}f} in random subsamples (at least {needed:g} needed)'
     if found.p_value is None:
         return text
     return (
         f'{text}; permuted data reached it in {found.reached or "none"} of {len(found.null)} runs '
-        f'(highest {max(found.null):.2f}; p = {found.p_value:.2g})'
+        f'(highest {highest:.{decimals}f}; p = {found.p_value:.2g})'
     )
 
 

@@ -25,12 +25,12 @@ from surreal_bids.model.number import (
     stored_number,
 )
 from surreal_bids.names import CONTROL, GROUP_NAMES, PATIENT, column_of, means
-from surreal_bids.reports.pages import environment
+from surreal_bids.reports.pages import environment, listing
 from surreal_bids.rindices.crossfit import doubts_of_model
 from surreal_bids.rindices.limits import few_at_added, in_sample
 from surreal_bids.rindices.model import ADDED_SITES, REPRODUCIBILITY
 from surreal_bids.rindices.new_sites import describe_added
-from surreal_bids.text import counted, list_briefly, plain_number
+from surreal_bids.text import beside_limit, counted, list_briefly, plain_number
 
 Card = Mapping[str, Any]
 
@@ -116,7 +116,34 @@ def explain_number(card: Card) -> Explanation | None:
     number = stored_number(card.get('Stability'))
     if number is None:
         return None
-    return explain_choice(number, card['Selected']['n_patterns'], card['Sample']['n_pt'])
+    used = card['Selected']['n_patterns']
+    explained = explain_choice(number, used, card['Sample']['n_pt'])
+    tested = [each for each in number.stabilities if each.n_patterns == used]
+    if not tested:
+        return explained
+    joined = _join_verdicts(tested[0].is_supported, reproducibility_of(card))
+    return explained._replace(sentences=(*explained.sentences, *joined))
+
+
+def _join_verdicts(is_supported: bool, patterns: Mapping[str, Reproducibility]) -> list[str]:
+    """Explain verdicts on the number of patterns and on the patterns that seem to differ."""
+    compared = (
+        'Stability compares linear factors of subsamples with each other, and reproducibility '
+        'compares them with the final R-indices'
+    )
+    weak = [name for name, each in patterns.items() if not each.is_enough]
+    if is_supported and weak:
+        verb = 'is' if len(weak) == 1 else 'are'
+        return [
+            f'{compared}: the number of patterns is supported, but {listing(weak)} {verb} not '
+            'reproducible and should not be interpreted.'
+        ]
+    if not is_supported and len(weak) < len(patterns):
+        return [
+            f'{compared}: R-indices can be reproducible although the number of patterns is not '
+            'supported, and should not be interpreted then.'
+        ]
+    return []
 
 
 class Reproducibility(NamedTuple):
@@ -131,6 +158,12 @@ class Reproducibility(NamedTuple):
     def is_enough(self) -> bool:
         """Whether the pattern may be interpreted."""
         return self.value >= self.least
+
+    @property
+    def correlations(self) -> str:
+        """The correlation and its range, with enough decimals beside the minimum."""
+        value, low = beside_limit(self.value, self.least), beside_limit(self.low, self.least)
+        return f'{value} ({low} to {self.high:.2f})'
 
     @property
     def verdict(self) -> str:
@@ -153,8 +186,7 @@ def reproducibility_of(card: Card) -> dict[str, Reproducibility]:
 def describe_reproducibility(card: Card) -> list[str]:
     """Return the reproducibility of patterns as a sentence, if it is known."""
     listed = ', '.join(
-        f'{name} {each.value:.2f} ({each.low:.2f} to {each.high:.2f})'
-        for name, each in reproducibility_of(card).items()
+        f'{name} {each.correlations}' for name, each in reproducibility_of(card).items()
     )
     how = f'the correlation with the R-indices in {REPRODUCTIONS} random subsamples of {SHARE:.0%}'
     return [f'Reproducibility: {listed}, {how} (median; 90% of subsamples).'] if listed else []
@@ -162,7 +194,7 @@ def describe_reproducibility(card: Card) -> list[str]:
 
 def how_scored(card: Card) -> list[str]:
     """Return whether training participants were scored out of fold, as a sentence."""
-    if 'CrossFit' not in card:
+    if 'CrossFit' not in card or not card['PatternNames']:
         return []
     folds = card['CrossFit']['Folds']
     return [
@@ -193,7 +225,7 @@ def model_facts(card: Card) -> dict[str, Any]:
     if card['RandomState'] is not None:
         facts['random seed'] = card['RandomState']
     fitted = card.get('CrossFit')
-    if fitted:
+    if fitted and fitted['LeastCorrelation']:
         least = ', '.join(f'{name} {r:.3f}' for name, r in fitted['LeastCorrelation'].items())
         facts['R-indices of the training sample'] = (
             f'out of fold, {fitted["Folds"]} folds; lowest correlation between the model of a fold '

@@ -13,6 +13,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.collections import LineCollection
@@ -43,6 +44,16 @@ STYLE: Any = {'font.size': 12, 'svg.hashsalt': 'surreal_bids', 'svg.fonttype': '
 
 SCORES_SHOWN = (-5, 12)
 """Scores of quality beyond these are drawn at the border."""
+
+CROWDED = 300
+"""Points of a group, or lines, above which they are one image inside the SVG file. Drawn one by
+one, they take 170 bytes each, and the figures of large studies would not fit into the report."""
+
+FAINTEST = 0.15
+"""Opacity of points in the most crowded groups, whose density shows by overlap."""
+
+IMAGE_DPI = 200
+"""Dots per inch of such images: sharp on screens with two dots per pixel."""
 
 BINS = 30
 
@@ -75,6 +86,20 @@ def _new_figure(height: float) -> Figure:
     return figure
 
 
+def _opacity(count: int, usual: float) -> float:
+    """Return the opacity of points: the usual one, less where they are crowded."""
+    return max(usual * min(CROWDED / max(count, 1), 1.0), FAINTEST)
+
+
+def _draw_as_image(crowd: Artist, count: int) -> None:
+    """Draw points or lines as an image inside the SVG file if they are many."""
+    if count > CROWDED:
+        crowd.set_rasterized(True)
+        figure = crowd.get_figure(root=True)
+        if figure is not None:
+            figure.set_dpi(IMAGE_DPI)
+
+
 def _tidy(axes: Axes) -> None:
     axes.spines[['top', 'right']].set_visible(False)
 
@@ -101,7 +126,14 @@ def plot_r_indices(r_indices: pd.DataFrame, group: pd.Series, words: Mapping[str
             # The same figure gives the same file: heights are by rank, spread evenly like hues.
             heights = row + (values.rank(method='first') * GOLDEN_RATIO % 1 - 0.5) * 0.7
             face = 'none' if label == CONTROL else colour
-            axes.scatter(values, heights, s=14, facecolor=face, edgecolor=colour, alpha=0.7)
+            points = axes.scatter(
+                *(values, heights),
+                s=14,
+                facecolor=face,
+                edgecolor=colour,
+                alpha=_opacity(len(values), 0.7),
+            )
+            _draw_as_image(points, len(values))
             axes.plot([values.median()] * 2, [row - 0.42, row + 0.42], color='black', lw=2)
         controls = r_indices.loc[group == CONTROL, name].dropna()
         if len(controls):
@@ -129,7 +161,8 @@ def plot_quality(scores: pd.DataFrame) -> Figure:
     shift = np.random.default_rng(0).uniform(-0.3, 0.3, len(known))
     for row, name in enumerate(known):
         colours = np.where(known[name] > OUTLYING, '#b2182b', NEUTRAL)
-        axes.scatter(known[name], row + shift, s=12, c=colours, alpha=0.7, lw=0)
+        points = axes.scatter(known[name], row + shift, s=12, c=colours, alpha=0.7, lw=0)
+        _draw_as_image(points, len(known))
     axes.axvline(OUTLYING, color=NEUTRAL, lw=1, ls='--')
     axes.set(xlabel='distance from the median (robust SD; positive is worse)', ylim=(-0.6, None))
     axes.set_yticks(range(known.shape[1]), known.columns)
@@ -160,6 +193,7 @@ def plot_trajectories(course: pd.DataFrame, names: Sequence[str]) -> Figure:
             drawn = LineCollection(lines, colors=colour, linestyles=style, label=label)
             drawn.set(linewidth=1, alpha=0.6)
             axes.add_collection(drawn)
+            _draw_as_image(drawn, len(lines))
         axes.autoscale_view()
         axes.set(title=name, xlabel='years since the first visit')
         _tidy(axes)

@@ -12,9 +12,9 @@ from surreal_bids.analysis.engine import (
     BEYOND,
     IMPUTED,
     OUTSIDE,
-    SEPARATOR,
     STATUS_FLAGS,
     Analysis,
+    Flag,
 )
 from surreal_bids.analysis.image_quality import OUTLIERS
 from surreal_bids.bids.outputs import Record, read_quality, sidecar_path, visit_output
@@ -65,37 +65,36 @@ WARNINGS = {
         FIGURES,
     ),
 }
-"""Warning of each flag."""
+"""Warning of each kind of flag without a detail."""
 
 OF_ALL = {ANOTHER_FOLD, NO_FOLD}
-"""Flags that a warning about the whole study explains."""
+"""Kinds of flags that a warning about the whole study explains."""
 
 AFFECTED_SHARE, UNCERTAIN_SHARE = 0.05, 0.1
 """Share of a region above which a lesion affects it; of uncertain regions that flags an image."""
 
 
-def warning_of(flag: str) -> Caution | None:
+def warning_of(flag: Flag) -> Caution | None:
     """Return the warning that a flag stands for; None for flags that images explain."""
-    if flag.endswith(BEYOND):
+    if flag.kind == BEYOND:
         return Caution(
-            f'{flag.removesuffix(BEYOND)} more than {TOLERATED:.0%} beyond the range of the '
-            'training controls',
+            f'{flag.detail} more than {TOLERATED:.0%} beyond the range of the training controls',
             'Effects on volumes are extrapolated',
             'Interpret the R-indices with care, or add controls in this range',
         )
-    if flag.endswith(IMPUTED):
+    if flag.kind == IMPUTED:
         return Caution(
-            f'{flag.removesuffix(IMPUTED)} missing',
+            f'{flag.detail} missing',
             'Missing regions were imputed from controls, so the R-indices may be too low',
             'Check the segmentation or the table',
         )
-    return WARNINGS.get(flag)
+    return WARNINGS.get(flag.kind)
 
 
 def image_warnings(
     output_dir: Path, participant: str, session: object = None
 ) -> dict[str, list[Caution]]:
-    """Return warnings of an image by flag; none for participants without images."""
+    """Return warnings of an image by kind of flag; none for participants without images."""
     path = visit_output(output_dir, 'quality', participant, session)
     if path is None:
         return {}
@@ -154,34 +153,51 @@ def _lesion(path: Path, volume_ml: float) -> list[Caution]:
 
 
 def flags_of_images(found: Analysis, output_dir: Path) -> pd.Series:
-    """Return the flags of the image of every visit, in words; empty if there are none."""
+    """Return the flags of the image of every visit, each a tuple of `Flag`."""
     visits = found.scored.visits
     outliers = None if found.images is None else found.images.table[OUTLIERS]
-    words = {}
+    flags = []
     for visit, row in zip(visits.index, visits.to_dict('records')):
-        own = list(image_warnings(output_dir, row[PARTICIPANT], row.get(SESSION)))
-        is_outlier = outliers is not None and pd.notna(outliers.get(visit))
-        words[visit] = SEPARATOR.join([*own, *([OUTLIER] if is_outlier else [])])
-    return pd.Series(words, dtype=object)
+        kinds = list(image_warnings(output_dir, row[PARTICIPANT], row.get(SESSION)))
+        if outliers is not None and pd.notna(outliers.get(visit)):
+            kinds.append(OUTLIER)
+        flags.append(tuple(Flag(kind) for kind in kinds))
+    return pd.Series(flags, visits.index, dtype=object)
 
 
-def warn_of_flags(found: Analysis, flags: pd.Series) -> list[Caution]:
-    """Warn of participants with quality flags of their own."""
+def warn_of_flags(found: Analysis, flags: pd.Series, table: str) -> list[Caution]:
+    """Warn of participants with quality flags of their own.
+
+    Parameters
+    ----------
+    found
+        All results.
+    flags
+        The flags of each visit.
+    table
+        Name of the written table that has them.
+    """
     who = found.scored.visits.loc[flags.index, PARTICIPANT]
-    of_kind: dict[str, set[str]] = {}
-    for participant, words in zip(who, flags):
-        for kind in set(filter(None, words.split(SEPARATOR))) - OF_ALL:
-            of_kind.setdefault(kind, set()).add(participant)
-    count = len(set().union(*of_kind.values()))
+    flagged: dict[str, set[str]] = {}
+    for participant, of_visit in zip(who, flags):
+        for flag in of_visit:
+            if flag.kind not in OF_ALL:
+                flagged.setdefault(str(flag), set()).add(participant)
+    count = len(set().union(*flagged.values()))
     if not count:
         return []
-    kinds = ', '.join(f'{kind}: {len(named)}' for kind, named in sorted(of_kind.items()))
-    return [
-        Caution(
-            f'{count} of {counted(who.nunique(), "participant")} '
-            f'{"has" if count == 1 else "have"} a quality flag ({kinds})',
-            'Their R-indices may be less reliable',
-            'Look them up in the table of participants, column flags',
-            R_INDICES,
+    kinds = ', '.join(f'{words}: {len(named)}' for words, named in sorted(flagged.items()))
+    verb = 'has' if count == 1 else 'have'
+    caution = Caution(
+        f'{count} of {counted(who.nunique(), "participant")} {verb} a quality flag ({kinds})',
+        'Their R-indices may be less reliable',
+        'Look them up in the table of participants, column flags',
+        R_INDICES,
+    )
+    if not found.names:
+        caution = Caution(
+            caution.found,
+            'Their volumes, images or covariates are unusual',
+            f'Look them up in {table}, column flags',
         )
-    ]
+    return [caution]

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from surreal_bids.analysis.asymmetry import in_words
-from surreal_bids.analysis.engine import Analysis
+from surreal_bids.analysis.engine import Analysis, describe_flags
 from surreal_bids.analysis.headlines import headline
 from surreal_bids.analysis.image_quality import FEWEST_IMAGES, OUTLIERS
 from surreal_bids.analysis.maps import VoxelMaps
@@ -58,7 +58,7 @@ from surreal_bids.reports.methods import Methods
 from surreal_bids.reports.mosaics import CHANGE as CHANGE_COLOURS
 from surreal_bids.reports.mosaics import Background, RegionPainter, Scale, StatisticalMap
 from surreal_bids.reports.pages import TABLES, link_to, render, slug, write_page
-from surreal_bids.text import counted, list_briefly
+from surreal_bids.text import DECIMALS, counted, decimals_apart, list_briefly
 
 FEWEST_CONTROLS = 20
 """Controls whose 95th centile is given."""
@@ -104,7 +104,8 @@ class GroupReport:
     @cached_property
     def cautions(self) -> list[Caution]:
         """What to check."""
-        return list(unite([*self.found.cautions, *warn_of_flags(self.found, self.found.flags)]))
+        flagged = warn_of_flags(self.found, self.found.flags, self.tables['rindices'])
+        return list(unite([*self.found.cautions, *flagged]))
 
     @cached_property
     def background(self) -> Background:
@@ -130,7 +131,12 @@ def write_group_report(report: GroupReport) -> Path:
     """Draw all figures and write the report."""
     found, path = report.found, output_path(report.output_dir, 'group_report')
     explained = explain_number(report.card)
-    titles = (PATTERNS, PARTICIPANTS, R_INDICES, SEPARATION, CHANGE, HARMONIZATION, MODEL)
+    change = _change(report)
+    titles = [PATTERNS, PARTICIPANTS, HARMONIZATION, MODEL]
+    if found.names:
+        titles += [R_INDICES, SEPARATION]
+    if change:
+        titles.append(CHANGE)
     content = render(
         'group.html',
         path.parent,
@@ -140,6 +146,7 @@ def write_group_report(report: GroupReport) -> Path:
         cards=_cards(report),
         explained=explained,
         tried=None if explained is None else pd.DataFrame(explained.rows),
+        tried_formats={} if explained is None else _formats_of_tried(explained.rows),
         scored=how_scored(report.card) if found.trained_here else [],
         cautions=report.cautions,
         anchors={title: slug(title) for title in titles},
@@ -151,7 +158,7 @@ def write_group_report(report: GroupReport) -> Path:
         participants=_participants(report),
         associations=_associations(found.associations),
         untested=pd.DataFrame(found.untested.items(), columns=['measure', 'reason']),
-        change=_change(report),
+        change=change,
         maps=[_tissue(report, tissue, maps) for tissue, maps in report.voxel_maps.items()],
         harmonization=_harmonization(report),
         facts=model_facts(report.card) | preprocessing_facts(report.card['Preprocessing']),
@@ -170,9 +177,13 @@ def _subtitle(report: GroupReport) -> str:
     apart = 0 if cohort.apart is None else cohort.apart.visits[PARTICIPANT].nunique()
     counts['participants of other or unknown groups'] = cohort.n_without_group + apart
     listed = [f'{count} {who}' for who, count in counts.items() if count]
-    how = f'R-indices {"in sample" if report.found.fitted is None else "out of fold"}'
-    how = f'model {report.methods["model"]}' if report.methods['model'] else how
-    return f'Group report: {", ".join(listed)}; {counted(len(names), "pattern")} ({how})'
+    patterns = counted(len(names), 'pattern') if names else 'no pattern'
+    how = f' (R-indices {"in sample" if report.found.fitted is None else "out of fold"})'
+    if report.methods['model']:
+        how = f' (model {report.methods["model"]})'
+    elif not names:
+        how = ''
+    return f'Group report: {", ".join(listed)}; {patterns}{how}'
 
 
 def _cards(report: GroupReport) -> list[dict[str, Any]]:
@@ -193,6 +204,21 @@ def _cards(report: GroupReport) -> list[dict[str, Any]]:
         }
         for name in found.names
     ]
+
+
+def _formats_of_tried(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return formats for the numbers of patterns that were tried.
+
+    Decimals show on which side of its limits each stability lies.
+    """
+    limits = ('needed', 'permuted data, highest')
+    decimals = DECIMALS
+    for row in rows:
+        for limit in limits:
+            if row[limit] is not None:
+                decimals = max(decimals, decimals_apart(row['stability'], row[limit]))
+    stabilities = ('stability', *limits, 'permuted data, median')
+    return {**dict.fromkeys(stabilities, f'{{:.{decimals}f}}'), 'p': '{:.2g}'}
 
 
 def _draw_patterns(report: GroupReport) -> dict[str, Path]:
@@ -217,18 +243,25 @@ def _draw_patterns(report: GroupReport) -> dict[str, Path]:
 
 
 def _shares(first: pd.DataFrame, name: str) -> list[str]:
-    """Return how many participants of each group exceed the 95th centile of controls."""
+    """Return how many participants of each group exceed the 95th centile of controls.
+
+    Participants without a centile, such as those of an unknown site, are not counted.
+    """
     controls = first.loc[first['group'] == CONTROL, name].dropna()
     if len(controls) < FEWEST_CONTROLS or f'{name}_centile' not in first:
         return []
-    high = first[first[f'{name}_centile'] > 95]
+    scored = first[first[name].notna()]
     shares = []
     for group in figures.group_colours([str(group) for group in first['group'].dropna()]):
-        total = int(first.loc[first['group'] == group, name].notna().sum())
-        above = int((high['group'] == group).sum())
-        if group != CONTROL and total:
-            words = GROUP_NAMES.get(group, group)
-            shares.append(f'{above} of {total} {words} ({above / total:.0%})')
+        centiles = scored.loc[scored['group'] == group, f'{name}_centile']
+        compared = centiles.dropna()
+        if group == CONTROL or compared.empty:
+            continue
+        above = int((compared > 95).sum())
+        whom = GROUP_NAMES.get(group, group)
+        if len(compared) < len(centiles):
+            whom = f'{whom} with a centile'
+        shares.append(f'{above} of {len(compared)} {whom} ({above / len(compared):.0%})')
     return shares
 
 
@@ -289,12 +322,12 @@ def _participants(report: GroupReport) -> dict[str, Any]:
         if f'{name}_centile' in results and len(found.names) <= 3:
             table[f'{name} centile'] = results[f'{name}_centile']
             formats[f'{name} centile'] = '{:.1f}'
-    table['flags'] = found.flags
+    table['flags'] = found.flags.map(describe_flags)
     return {
         'frame': table,
         'formats': formats,
         'links': {'participant': report.links(visits.loc[results.index, PARTICIPANT])},
-        'marked': found.flags.ne('').tolist(),
+        'marked': table['flags'].ne('').tolist(),
     }
 
 

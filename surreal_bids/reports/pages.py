@@ -23,6 +23,7 @@ from markupsafe import Markup, escape
 
 from surreal_bids import __version__
 from surreal_bids.files import write_text
+from surreal_bids.text import beside_limit
 
 TEMPLATES = Path(__file__).parent / 'templates'
 KINDS = {'.svg': 'svg+xml', '.jpg': 'jpeg'}
@@ -134,7 +135,7 @@ def figure(
     over: Path | None = None,
     classes: str = '',
 ) -> Markup:
-    """Return a picture inside the report, or a link to it where the report would be too large.
+    """Return a picture inside the report, or its file where the report would be too large.
 
     `viewer` is a page to move through it; `over` a second picture that flickers over it.
     """
@@ -144,11 +145,14 @@ def figure(
     shown = Markup(' · ').join(
         Markup('<a href="{}">{}</a>').format(link_to(to, folder), text) for text, to in links if to
     )
-    images = Markup('')
     size = sum(each.stat().st_size for each in paths) * 4 // 3
-    if size <= room[0]:
-        room[0] -= size
-        images = Markup('').join(_embedded(each, f'{title}. {caption}') for each in paths)
+    if size > room[0]:
+        return Markup(
+            '<figure><figcaption><b>{}.</b> {} {}</figcaption>'
+            '<p>{} is not shown here, because the report would be too large; see {}.</p></figure>'
+        ).format(title, caption, shown, title, listing(link_to(each, folder) for each in paths))
+    room[0] -= size
+    images = Markup('').join(_embedded(each, f'{title}. {caption}') for each in paths)
     kind = f'picture {classes}' + ' flicker' * (over is not None)
     return Markup(
         '<figure><figcaption><b>{}.</b> {} {}</figcaption>'
@@ -178,6 +182,7 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     made.filters |= {'table': _table_of_page, 'figure': figure, 'listing': listing, 'slug': slug}
+    made.filters['beside_limit'] = beside_limit
     return made
 
 

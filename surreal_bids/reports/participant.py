@@ -18,6 +18,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from surreal_bids.analysis.asymmetry import BOTH, DIFFERENCE, SIDE, USUAL
+from surreal_bids.analysis.engine import read_flags
 from surreal_bids.analysis.image_quality import OUTLIERS
 from surreal_bids.analysis.outputs import Individual
 from surreal_bids.bids.outputs import output_path
@@ -42,7 +43,6 @@ from surreal_bids.reports.figures import draw_standing, pattern_colour, plot_cou
 from surreal_bids.reports.flags import (
     NOT_HARMONIZED,
     OUTLIER,
-    SEPARATOR,
     image_warnings,
     warning_of,
 )
@@ -548,29 +548,28 @@ def _by_which_model(one: Individual) -> str:
     return 'with a model trained on this dataset'
 
 
-def _flags(one: Individual) -> list[str]:
-    """Return the flags of the last visit."""
-    words = one.last.get('flags')
-    return words.split(SEPARATOR) if isinstance(words, str) and words else []
-
-
 def _doubts(one: Individual) -> list[Caution]:
     """Return warnings about the R-indices."""
-    flags = _flags(one)
+    flags = read_flags(one.last.get('flags'))
     doubts = []
-    if _is_of_unknown_scanner(one):
+    worse = 'R-indices may be wrong'
+    if not one.tables.names:
+        # There are no R-indices to doubt, but the image may be.
+        flags = [flag for flag in flags if flag.kind == OUTLIER]
+        worse = 'Volumes may be wrong'
+    elif _is_of_unknown_scanner(one):
         doubts.append(not_adapted())
-        flags = [flag for flag in flags if flag != NOT_HARMONIZED]
+        flags = [flag for flag in flags if flag.kind != NOT_HARMONIZED]
     for flag in flags:
         warning = warning_of(flag)
         if warning is not None:
-            more = f' ({one.last[OUTLIERS]})' if flag == OUTLIER else ''
+            more = f' ({one.last[OUTLIERS]})' if flag.kind == OUTLIER else ''
             doubts.append(warning._replace(found=f'{warning.found}{more}'))
     images = image_warnings(one.tables.root, one.name, one.last.get(SESSION))
     count = sum(map(len, images.values()))
     if count:
         # The section of the image lists them in full.
-        found, worse = f'The image has {counted(count, "warning")}', 'R-indices may be wrong'
+        found = f'The image has {counted(count, "warning")}'
         doubts.append(Caution(found, worse, 'See the list at the image', FIGURES))
     if one.last.get(HELD_OUT) in (False,) and one.names:
         doubts.append(

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from surreal_bids.cautions import INVALID, R_INDICES, Caution
 from surreal_bids.cautions import MODEL as MODEL_SECTION
-from surreal_bids.cautions import R_INDICES, Caution
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.config import TrainingOptions
 from surreal_bids.exceptions import DataError, UsageError
@@ -43,7 +43,7 @@ from surreal_bids.rindices.model import (
 )
 from surreal_bids.rindices.preprocessing import Preprocessing
 from surreal_bids.stats.concordance import match_patterns
-from surreal_bids.text import counted, list_briefly
+from surreal_bids.text import beside_limit, counted, list_briefly
 
 LOGGER = logging.getLogger(__name__)
 
@@ -434,7 +434,11 @@ def not_reproduced(note: Mapping[str, Any]) -> list[str]:
     `note` is :attr:`CrossFit.note`, `CrossFit` of a card; of a model without folds it is empty.
     """
     least = note.get('LeastCorrelation', {})
-    return [f'{name} (correlation {r:.2f})' for name, r in least.items() if r < MIN_REPRODUCED]
+    return [
+        f'{name} (correlation {beside_limit(r, MIN_REPRODUCED)})'
+        for name, r in least.items()
+        if r < MIN_REPRODUCED
+    ]
 
 
 def doubts_of_model(card: Mapping[str, Any]) -> list[Caution]:
@@ -448,7 +452,11 @@ def doubts_of_model(card: Mapping[str, Any]) -> list[Caution]:
     medians = {name: each['Median'] for name, each in reproduced.items()}
     weak = {
         'every fold of the training sample': not_reproduced(card.get('CrossFit', {})),
-        'random subsamples': [f'{name} ({x:.2f})' for name, x in medians.items() if x < least],
+        'random subsamples': [
+            f'{name} ({beside_limit(median, least)})'
+            for name, median in medians.items()
+            if median < least
+        ],
     }
     return doubts + [
         Caution(
@@ -458,6 +466,7 @@ def doubts_of_model(card: Mapping[str, Any]) -> list[Caution]:
             'Do not interpret these R-indices; use fewer patterns (--n-patterns) or more training '
             'participants',
             MODEL_SECTION,
+            severity=INVALID,
         )
         for (where, listed), needed in zip(weak.items(), (MIN_REPRODUCED, least))
         if listed

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import pandas as pd
 
-from surreal_bids.cautions import HARMONIZATION, R_INDICES, Caution
+from surreal_bids.cautions import HARMONIZATION, INVALID, R_INDICES, Caution
 from surreal_bids.cohort.checks import warn_of_sites
 from surreal_bids.cohort.cohort import AGE_IGNORED, Cohort, ignores_age
 from surreal_bids.names import PARTICIPANT
@@ -105,7 +105,7 @@ def few_at_added(notes: Mapping[str, Any], sites: Iterable[str]) -> Iterator[Cau
 
 def in_sample(reason: str, remedy: str) -> Caution:
     """Warn of R-indices that are not computed out of fold."""
-    return Caution(reason, IN_SAMPLE, remedy, R_INDICES)
+    return Caution(reason, IN_SAMPLE, remedy, R_INDICES, severity=INVALID)
 
 
 def trained_on_visits(n_seen: int, cohort: Cohort) -> Caution:

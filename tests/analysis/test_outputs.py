@@ -45,11 +45,30 @@ def test_levels_are_those_that_are_written():
     assert set(columns['group']['Levels']) == {CONTROL, PATIENT}
 
 
-def test_the_data_dictionary_is_sound():
-    values = {'pattern': 'r1', 'column': 'MUSE_47', 'region': 'Right hippocampus', 'unit': 'mm^3'}
-    values |= {'steps': ', after ComBat', 'lesion': 'Volumes include it', 'number': 1}
+VALUES = {
+    'pattern': 'r1', 'column': 'MUSE_47', 'region': 'Right hippocampus', 'unit': 'mm^3',
+    'steps': ', after ComBat', 'lesion': 'Volumes include it', 'number': 1,
+}  # fmt: skip
+
+WITHOUT_UNITS = {
+    *('participant_id', 'session_id', 'from_session', 'to_session', 'site', 'hemisphere'),
+    *('fold', 'reason', 'flags', 'r_index', 'measure', 'outliers', 'index', 'pattern'),
+    *('pattern_name', 'name', 'region', 'muse_regions', 'contrast', 'description', 'tissue'),
+    *('adjacent_to', VALUES['column']),
+}
+"""Columns of words, of numbers that are names, and of input whose unit is not known."""
+
+
+def test_every_column_has_units_or_holds_words():
     for name in _data_dictionary():
-        for row in describe_columns(name, **CONSTANTS, **values).values():
+        for column, row in describe_columns(name, **CONSTANTS, **VALUES).items():
+            described = {'Units', 'Levels', 'Format'} & set(row)
+            assert described or column in WITHOUT_UNITS, f'{name}: {column}'
+
+
+def test_the_data_dictionary_is_sound():
+    for name in _data_dictionary():
+        for row in describe_columns(name, **CONSTANTS, **VALUES).values():
             assert set(row) <= {'Description', 'Units', 'Levels', 'Format'}
             assert row['Description']
             assert not any(brace in str([row['Description'], row.get('Units')]) for brace in '{}')

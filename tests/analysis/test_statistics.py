@@ -14,6 +14,7 @@ from surreal_bids.analysis.statistics import (
     separate,
     warn_of_differences,
 )
+from surreal_bids.cautions import BIASED, CONFOUNDED, PARTICIPANTS
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.rindices.model import SEEN, TableModel, digests_of_rows, prepare
 from tests.cohort.study import make_study
@@ -120,6 +121,24 @@ def test_groups_that_differ_in_age_sex_or_site_are_told(tmp_path):
     shown = compare_groups(in_mm3).set_index('measure').loc['icv']
     assert shown['controls'] == f'{table.loc["icv", "controls"].replace("1", "1,", 1)} ml'
     assert re.fullmatch(r'icv of patients is \d+ ml (higher|lower)', shown['in_words'])
+
+
+@pytest.mark.parametrize('column', ['site', 'age'])
+def test_groups_without_common_values_are_the_first_thing_to_check(tmp_path, column):
+    study = make_study(60, 60)
+    patient = study.is_patient
+    study.people['sex'] = np.where(patient & (np.arange(120) % 4 > 0), 'M', 'F')
+    cohort = read(tmp_path, study)
+    apart = {'site': np.where(patient, 'B', 'A'), 'age': cohort.people['age'] + 40 * patient}
+    cohort = replace(cohort, people=cohort.people.assign(**{column: apart[column]}))
+    partly, complete = sorted(
+        warn_of_differences(compare_groups(cohort)), key=lambda caution: caution.severity
+    )
+    assert complete.found.startswith('Patients and controls do not overlap in covariates: ')
+    assert ('site is' in complete.found) == (column == 'site')
+    assert 'sex is F in' in partly.found
+    assert (partly.severity, complete.severity) == (BIASED, CONFOUNDED)
+    assert partly.about == complete.about == PARTICIPANTS
 
 
 def test_sites_with_other_shares_of_patients_are_told(tmp_path):

@@ -79,7 +79,23 @@ def test_one_table_or_two_in_any_order_give_the_same_cohort(tmp_path):
     study.people, study.features = study.people.iloc[::-1], study.features.iloc[::-1]
     assert read(tmp_path, study).fingerprint() == expected.fingerprint()
     study.people.join(study.features).to_csv(tmp_path / 'one.tsv', sep='\t')
-    assert read_cohort(tmp_path / 'one.tsv').fingerprint() == expected.fingerprint()
+    one = read_cohort(tmp_path / 'one.tsv')
+    # Its volumes as measured have the covariates beside them.
+    measured = one.measured[expected.measured.columns]
+    assert replace(one, measured=measured).fingerprint() == expected.fingerprint()
+
+
+def test_changes_of_excluded_participants_change_the_fingerprint(tmp_path):
+    study = make_study()
+    study.people.loc['sub-003', 'age'] = np.nan
+    cohort = read(tmp_path, study)
+    assert list(cohort.exclusions.index) == ['sub-003']
+    study.features.loc['sub-003', REGIONS[0]] += 1.0
+    changed_volume = read(tmp_path, study)
+    assert changed_volume.fingerprint() != cohort.fingerprint()
+    pd.testing.assert_frame_equal(changed_volume.features, cohort.features)
+    other_reason = cohort.exclusions.assign(reason='rated as failed')
+    assert replace(cohort, exclusions=other_reason).fingerprint() != cohort.fingerprint()
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+from surreal_bids.model.agreement import NO_PATTERN
 from surreal_bids.model.factors import fit_samples
 from surreal_bids.model.number import (
     LEAST_FOR_ONE,
@@ -196,11 +197,26 @@ def test_no_pattern_is_explained():
     explained = explain_choice(Number(0, (replace(TRIED[0], value=0.8), chance)), 0, 40)
     assert explained.sentences[0] == 'No pattern is supported.'
     assert explained.sentences[1].startswith('2 comes closest: no better than permuted data')
-    assert explained.sentences[2].startswith('No pattern is reproduced in a training sample')
     assert [row['reason'] for row in explained.rows] == [
         'not reproducible',
         'no better than permuted data',
     ]
+
+
+@pytest.mark.parametrize(('null', 'is_advised'), [(5 * (0.9,), False), (39 * (0.3,), True)])
+def test_a_failed_test_gives_no_hope_of_a_pattern(null, is_advised):
+    closest = Stability(1, 0.8, null=null)
+    words = ' '.join(explain_choice(Number(0, (closest,)), 0, 40).sentences)
+    assert ('--n-patterns 1' in words) == is_advised
+    assert ('a larger sample may show more' in words) == is_advised
+    assert '--n-patterns' not in NO_PATTERN.remedy
+
+
+def test_stabilities_have_enough_digits_beside_their_limits():
+    close = Stability(1, 0.8487, null=(0.8491, *(4 * (0.3,))))
+    words = ' '.join(explain_choice(Number(0, (close,)), 0, 900).sentences)
+    assert 'stability 0.8487 in random subsamples (at least 0.85 needed)' in words
+    assert 'highest 0.8491' in words
 
 
 @pytest.mark.parametrize(

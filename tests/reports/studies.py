@@ -1,16 +1,24 @@
-"""Three canonical studies for reports: full, minimal and hostile; nothing is trained."""
+"""Canonical studies for reports: full, minimal, hostile, and unsupported; nothing is trained.
 
+In the unsupported study, the permutation test supports no pattern.
+"""
+
+from dataclasses import replace
 from types import SimpleNamespace
 
 import nibabel as nib
 import numpy as np
 import pandas as pd
 
-from surreal_bids.analysis.engine import flag_words
+from surreal_bids.analysis.engine import Flag, flags_of_result, store_flags
 from surreal_bids.analysis.image_quality import ImageQuality
 from surreal_bids.analysis.maps import VoxelMaps
 from surreal_bids.analysis.outputs import GroupTables, find_reference
-from surreal_bids.analysis.statistics import STATISTICS_COLUMNS, compare_groups
+from surreal_bids.analysis.statistics import (
+    STATISTICS_COLUMNS,
+    compare_groups,
+    warn_of_differences,
+)
 from surreal_bids.bids.outputs import output_path, record_path, sidecar_path, write_record
 from surreal_bids.cautions import MODEL, Caution
 from surreal_bids.cohort.cohort import Cohort
@@ -18,6 +26,7 @@ from surreal_bids.cohort.roles import FRAME, column_features
 from surreal_bids.files import write_image, write_json, write_tsv
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.harmonization.options import PreprocessingOptions
+from surreal_bids.model.agreement import NO_PATTERN
 from surreal_bids.reports.flags import NOT_HARMONIZED, OUTLIER
 from surreal_bids.reports.group import GroupReport
 from surreal_bids.reports.mosaics import Background, RegionPainter
@@ -138,7 +147,7 @@ def make_found(kind, folder, sizes=(N_CN, N_PT)) -> SimpleNamespace:
         results=results,
         scored=cohort,
         all_results=results,
-        flags=pd.Series(['; '.join(flag_words(row)) for row in results.to_dict('records')], index),
+        flags=pd.Series([tuple(flags_of_result(row)) for row in results.to_dict('records')], index),
         first_visits=results.assign(group=cohort.groups),
         patterns=patterns,
         associations=associations if full else associations.iloc[:0],
@@ -155,14 +164,47 @@ def make_found(kind, folder, sizes=(N_CN, N_PT)) -> SimpleNamespace:
     )
 
 
+UNSUPPORTED_CARD = CARD | {
+    'PatternNames': [],
+    'Selected': CARD['Selected'] | {'n_patterns': 0, 'agreement': None, 'members': []},
+    'Stability': {
+        'n_patterns': 0,
+        'stabilities': [
+            {'n_patterns': 1, 'value': 0.73, 'null': [0.7, 0.74, 0.8, 0.75, 0.76, 0.77]},
+            {'n_patterns': 2, 'value': 0.31, 'null': []},
+        ],
+    },
+    'Reproducibility': {},
+    'CrossFit': {'Folds': 5, 'LeastCorrelation': {}},
+}
+
+
+def make_unsupported(folder) -> SimpleNamespace:
+    """Results without any pattern, and so without R-indices; groups differ in age."""
+    found = make_found('minimal', folder)
+    people = found.cohort.people
+    older = people.assign(age=people['age'] + 9.0 * found.cohort.is_patient)
+    found.cohort = found.scored = replace(found.cohort, people=older)
+    found.differences = compare_groups(found.cohort)
+    of_patterns = [name for name in found.results if name.startswith(('r1', 'r2'))]
+    found.results = found.all_results = found.results.drop(columns=of_patterns)
+    found.first_visits = found.results.assign(group=found.cohort.groups)
+    found.names, found.group_change = [], None
+    found.patterns, found.separation = found.patterns.iloc[:0], found.separation.iloc[:0]
+    found.cautions = [NO_PATTERN, *warn_of_differences(found.differences)]
+    found.model = SimpleNamespace(state=lambda: ({}, UNSUPPORTED_CARD), notes={})
+    return found
+
+
 def make_map(path, rng):
     data = rng.normal(0, 2, SHAPE).astype(np.float32)
     return write_image(path, nib.Nifti1Image(data, AFFINE))
 
 
 def make_report(folder, kind='full', sizes=(N_CN, N_PT), **changes) -> GroupReport:
-    rng, found = np.random.default_rng(0), make_found(kind, folder, sizes)
-    made = {}
+    unsupported = kind == 'unsupported'
+    found = make_unsupported(folder) if unsupported else make_found(kind, folder, sizes)
+    rng, made = np.random.default_rng(0), {}
     if kind == 'full':
         summary = pd.DataFrame(
             {
@@ -179,9 +221,13 @@ def make_report(folder, kind='full', sizes=(N_CN, N_PT), **changes) -> GroupRepo
         table.loc['sub-05', 'outliers'] = 'efc'
         made['voxel_maps'] = {'GM': VoxelMaps(images, summary, {'r2slope': 'only 2 patients'})}
         found.images = ImageQuality(table, scores)
-        found.flags['sub-05'] = OUTLIER
+        found.flags['sub-05'] = (Flag(OUTLIER),)
     title = HOSTILE if kind == 'hostile' else 'Study'
-    methods = METHODS | ({'map_tissues': (), 'change': False} if kind == 'minimal' else {})
+    methods = dict(METHODS)
+    if kind in ('minimal', 'unsupported'):
+        methods |= {'map_tissues': (), 'change': False}
+    if unsupported:
+        methods['n_patterns'] = 0
     return GroupReport(folder / 'out', title, found, **({'methods': methods} | made | changes))
 
 
@@ -254,8 +300,8 @@ def make_tables(root, kind='full', **changes) -> GroupTables:
     if kind == 'foreign':
         write_image_results(root)
         made |= {'model': 'clinic', 'adapted': False}
-        words = f'{NOT_HARMONIZED}; warning on the image'
+        stored = store_flags([Flag(NOT_HARMONIZED), Flag('warning on the image')])
         results = results.drop(columns=['age', 'sex', 'years'])
-        results = results.assign(status=UNHARMONIZED, flags=words)
+        results = results.assign(status=UNHARMONIZED, flags=stored)
     known = find_reference(results, CARD, None)
     return GroupTables(root, results, CARD, **({'reference': known} | made))

@@ -8,12 +8,22 @@ from threading import Thread
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 from surreal_bids import __version__
-from surreal_bids.analysis.engine import flag_words
+from surreal_bids.analysis.engine import (
+    ANOTHER_FOLD,
+    BEYOND,
+    Flag,
+    describe_flags,
+    flags_of_result,
+    read_flags,
+    store_flags,
+)
 from surreal_bids.analysis.outputs import Reference
 from surreal_bids.cautions import Caution
 from surreal_bids.exceptions import DataError
+from surreal_bids.files import write_tsv
 from surreal_bids.imaging.quality import LEAST_OVERLAP
 from surreal_bids.model.agreement import NO_PATTERN
 from surreal_bids.reports import flags, participant
@@ -110,13 +120,69 @@ def check_page(path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('kind', KINDS)
+@pytest.mark.parametrize('kind', ['full', 'hostile'])
 def test_the_group_report_is_as_committed(tmp_path, kind, request):
     path = write_group_report(studies.make_report(tmp_path, kind))
     page = check_page(path)
     if kind == 'hostile':
         assert page.words.count(HOSTILE) >= 5
     compare(path, f'group_{kind}', request)
+
+
+@pytest.mark.parametrize('kind', ['minimal', 'unsupported'])
+def test_the_group_report_of_a_small_study_is_as_committed(tmp_path, kind, request, monkeypatch):
+    monkeypatch.setattr('surreal_bids.reports.figures.plot_r_indices', lambda *_: Figure())
+    path = write_group_report(studies.make_report(tmp_path, kind))
+    check_page(path)
+    compare(path, f'group_{kind}', request)
+
+
+def test_a_report_without_patterns_promises_none(tmp_path):
+    page = Page(write_group_report(studies.make_report(tmp_path, 'unsupported')))
+    assert ' controls, 18 patients; no pattern\n' in page.words
+    for words in (
+        '--n-patterns',
+        'a larger sample',
+        'was scored by a model',
+        'out of fold',
+        'the final model',
+        'Associations and separation',
+        'Their R-indices',
+    ):
+        assert words not in page.words, words
+    assert 'Look them up in phenotype/rindices.tsv, column flags' in page.words
+    assert [link for link in page.of('a') if link['href'] == '#participants'][1:], 'differences'
+    check_structure(page)
+
+
+def test_a_participant_without_patterns_has_no_doubtful_r_indices(tmp_path):
+    tables = studies.make_tables(tmp_path)
+    stored = store_flags([Flag(BEYOND, 'age'), Flag(flags.OUTLIER)])
+    results = tables.results.assign(flags=stored, outliers='efc')
+    unsupported = replace(tables, results=results, card=studies.UNSUPPORTED_CARD, adapted=False)
+    doubts = participant._doubts(unsupported.of('sub-01'))
+    assert [each.found for each in doubts] == [flags.WARNINGS[flags.OUTLIER].found + ' (efc)']
+
+
+def test_verdicts_that_seem_to_differ_are_joined():
+    stability = {
+        'n_patterns': 1,
+        'stabilities': [{'n_patterns': 1, 'value': 0.93, 'null': 39 * [0.2]}],
+    }
+    card = studies.CARD | {
+        'PatternNames': ['r1'],
+        'Selected': studies.CARD['Selected'] | {'n_patterns': 1},
+        'Stability': stability,
+        'Reproducibility': {'r1': {'Median': 0.8479, 'Low': 0.7, 'High': 0.9}},
+    }
+    words = card_text(card)
+    assert 'Reproducibility: r1 0.848 (0.70 to 0.90)' in words
+    assert 'number of patterns is supported, but r1 is not reproducible' in words
+    stability['stabilities'][0]['null'] = [0.95] * 5
+    card['Reproducibility'] = {'r1': {'Median': 0.9, 'Low': 0.88, 'High': 0.97}}
+    assert 'although the number of patterns is not supported' in card_text(card)
+    stability['stabilities'][0]['null'] = [0.2] * 39
+    assert 'Stability compares' not in card_text(card)
 
 
 @pytest.mark.slow
@@ -268,18 +334,36 @@ def test_errors_of_failed_steps_are_on_the_page(tmp_path):
 
 def test_flags_are_words_with_warnings():
     row = {'status': 'not_held_out', 'brain_in_range': False, 'covariates_out_of_range': 'age'}
-    words = flag_words(row | {'n_imputed': 2, 'fold_correlation': 0.2})
-    assert words == [
-        'no out-of-fold model',
-        'volumes unlike the training participants',
-        'age outside the training range',
-        '2 regions imputed',
-    ]
-    assert all(flags.warning_of(word) for word in words)
-    assert flag_words({'status': 'complete', 'fold_correlation': 0.2}) == [flags.ANOTHER_FOLD]
-    assert flag_words({'status': 'complete'}) == []
+    of_visit = flags_of_result(row | {'n_imputed': 2, 'fold_correlation': 0.2})
+    assert describe_flags(of_visit) == (
+        'no out-of-fold model; volumes unlike the training participants; '
+        'age outside the training range; 2 regions imputed'
+    )
+    assert all(flags.warning_of(flag) for flag in of_visit)
+    in_another_fold = {'status': 'complete', 'fold_correlation': 0.2}
+    assert flags_of_result(in_another_fold) == [Flag(ANOTHER_FOLD)]
+    assert flags_of_result({'status': 'complete'}) == []
     unknown = dict.fromkeys(['brain_in_range', 'n_imputed', 'fold_correlation'])
-    assert flag_words({'status': 'complete'} | unknown) == [], 'participants of other groups'
+    assert flags_of_result({'status': 'complete'} | unknown) == [], 'participants of other groups'
+
+
+def test_a_covariate_of_any_name_is_one_flag(tmp_path):
+    row = {'status': 'complete', 'covariates_out_of_range': 'MMSE; total'}
+    of_visit = flags_of_result(row)
+    assert of_visit == [Flag(BEYOND, 'MMSE; total')]
+    assert read_flags(store_flags(of_visit)) == of_visit
+    found = studies.make_found('minimal', tmp_path)
+    only_one = pd.Series([(), tuple(of_visit)], found.flags.index[:2])
+    counts = flags.warn_of_flags(found, only_one, 'rindices.tsv')[0].found
+    assert counts.endswith('has a quality flag (MMSE; total outside the training range: 1)')
+    tables = studies.make_tables(tmp_path)
+    tables.results['flags'] = store_flags(of_visit)
+    file = write_tsv(tmp_path / 'individuals.tsv', tables.results)
+    stored = pd.read_csv(file, sep='\t', na_values=['n/a'], keep_default_na=False)
+    doubts = participant._doubts(replace(tables, results=stored).of('sub-01'))
+    assert [each.found for each in doubts if 'MMSE' in each.found] == [
+        'MMSE; total more than 5% beyond the range of the training controls'
+    ]
 
 
 @pytest.mark.parametrize(
@@ -319,6 +403,8 @@ def test_figures_without_room_are_linked(tmp_path, monkeypatch):
     page = Page(write_participant_report(tmp_path, '01', sessions))
     assert not page.of('img')
     assert 'Open the file' in page.words
+    sentence = 'Registration is not shown here, because the report would be too large; see a.jpg'
+    assert f'{sentence} and a.jpg.' in page.words
 
 
 def test_a_page_is_whole_or_not_there(tmp_path):

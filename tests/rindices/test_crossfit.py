@@ -278,3 +278,13 @@ def test_one_pattern_alone_has_to_be_reproduced_better(medians, weak):
     }
     found = [each for each in doubts_of_model(card) if 'random subsamples' in each.found]
     assert len(found) == weak
+
+
+def test_correlations_have_enough_digits_beside_their_limits():
+    card = {
+        'Reproducibility': {'r1': {'Median': 0.8479}},
+        'CrossFit': {'LeastCorrelation': {'r1': 0.6998}},
+    }
+    in_folds, in_subsamples = [each.found for each in doubts_of_model(card)]
+    assert 'r1 (correlation 0.6998); at least 0.7 is expected' in in_folds
+    assert 'r1 (0.848); at least 0.85 is expected' in in_subsamples
