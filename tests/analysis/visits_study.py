@@ -49,8 +49,9 @@ def write_visits(
 
 
 def read_visits(path: Path, **options: object) -> Cohort:
-    """The cohort of such a table."""
-    return read_cohort(path, options=CohortOptions(**options))
+    """The cohort of such a table; its small models see single regions."""
+    chosen = {'sides': 'apart'} | options
+    return read_cohort(path, options=CohortOptions(**chosen))
 
 
 def measure(

@@ -27,6 +27,7 @@ from surreal_bids.files import write_image, write_json, write_tsv
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.harmonization.options import PreprocessingOptions
 from surreal_bids.model.agreement import NO_PATTERN
+from surreal_bids.regions import Feature, FeatureList
 from surreal_bids.reports.flags import NOT_HARMONIZED, OUTLIER
 from surreal_bids.reports.group import GroupReport
 from surreal_bids.reports.mosaics import Background, RegionPainter
@@ -39,6 +40,7 @@ REGIONS = {'Left hippocampus': 48, 'Right hippocampus': 47, 'Left amygdala': 32,
 
 METHODS = {
     'n_controls': N_CN, 'n_patients': N_PT, 'n_without_group': 0, 'n_features': 4,
+    'n_structures': 0, 'averaged': False,
     'features': 'volumes', 'n_patterns': 2, 'folds': 5, 'covariates': ('age', 'sex'),
     'icv': 'power', 'harmonized': True, 'adapted_to': 0, 'longitudinal': False,
     'associations': True, 'adjusted_for': 'age, sex, site', 'change': True, 'published': None,
@@ -73,6 +75,9 @@ CARD = {
     'CrossFit': {'Folds': 5, 'LeastCorrelation': {'r1': 0.93, 'r2': 0.81}},
     'FeatureDetails': [{'Name': name, 'MUSERegions': [k]} for name, k in REGIONS.items()],
     'Preprocessing': {
+        'features': FeatureList(
+            'columns', tuple(Feature(name, (k,)) for name, k in REGIONS.items()), 'mm3'
+        ).to_json(),
         'options': {'covariates': ['age', 'sex'], 'icv_column': 'icv', 'icv': 'power'},
         'codes': {'sex': {'f': 0.0, 'm': 1.0}},
         'imputer': {},

@@ -16,7 +16,8 @@ from tests.reports.studies import METHODS
 NAMES = {'template': 'MNI152NLin2009cAsym', 'atlas': 'network', 'n_atlases': 0}
 IMAGING = imaging_methods([Reusable()], ['deepbet'], **NAMES)
 GROUP = METHODS | {
-    'n_controls': 50, 'n_patients': 70, 'n_features': 139, 'harmonized': False, 'covariates': (),
+    'n_controls': 50, 'n_patients': 70, 'n_features': 139, 'n_structures': 0, 'averaged': False,
+    'harmonized': False, 'covariates': (),
     'icv': 'none', 'associations': False, 'adjusted_for': '', 'change': False, 'folds': 0,
     'preset': 'iclr2022', 'candidates': [], 'map_tissues': (), 'map_smoothing': 0,
 }  # fmt: skip
@@ -24,6 +25,8 @@ GROUP = METHODS | {
 CASES = [
     ({}, None, ['N4', 'deepbet', 'partial-volume', 'MNI152NLin2009cAsym', 'RAVENS'],
      ['Surreal-GAN', 'Nachev']),
+    ({}, GROUP | {'n_structures': 72}, ['Left and right regions were added to 72 structures'], []),
+    ({}, GROUP, ['139 regional'], ['Left and right']),
     ({'masks': ('stripped',)}, None, ['Skull-stripped images'], ['deepbet [', 'deepbet: fast']),
     ({'masks': ('given', 'deepbet')}, None, ['masks were taken', 'deepbet: fast'], []),
     ({'registered': False, 'transforms_reused': True, 'atlas': 'network'}, None,

@@ -137,7 +137,7 @@ def test_the_report_assesses_harmonization_with_the_options_of_the_model(study):
 def test_options_of_the_user_reach_preprocessing_by_name():
     config = LongerConfig(impute=True, share=0.5, icv='power', icv_column='icv')
     options = MilderOptions.of(config, icv='none', covariates=('age',))
-    assert options == MilderOptions(('age',), 'icv', impute=True, share=0.5)
+    assert options == MilderOptions(('age',), 'icv', impute=True, sides='together', share=0.5)
 
 
 OTHER_VALUES = {
