@@ -40,11 +40,21 @@ FREESURFER_KINDS = (
 FIRST_PARCEL = 1000
 """First FreeSurfer label of a cortical parcel."""
 
-_FREESURFER_SIGN = re.compile(r'[lr]h.+(volume|thickness|area)|(left|right)cerebellumcortex')
-"""Columns that only tables of FreeSurfer, FastSurfer and SynthSeg have, by their letters."""
+_FREESURFER_SIGN = re.compile(
+    r'[lr]h.+(volume|thickness|area)|(left|right)cerebellumcortex|(ctx|wm)[lr]h.+|'
+    r'ccmid(anterior|posterior)|(left|right)(vessel|choroidplexus)|(non)?wmhypointensities|'
+    r'etiv|estimatedtotalintracranialvol\w*|brainsegvol\w*|supratentorialvol\w*|subcortgrayvol|maskvol\w*|[lr]hsurfaceholes|'
+    r'[lr](thal|caud|put|pal|hippo|amyg|accumb)|[lr]bankssts(thick|surf)avg'
+)
+"""Columns that only tables of FreeSurfer, FastSurfer, SynthSeg and ENIGMA have, by their letters.
+The regions of ENIGMA are those of FreeSurfer."""
+
+_FREESURFER_SPELLING = re.compile(r'(Left|Right)-(Thalamus|Accumbens-area|VentralDC)')
+"""Regions that MUSE writes in another way."""
 
 _FREESURFER_REGION = re.compile(
-    r'(ctx|wm)?[lr]h.+|(left|right).+|brainstem|opticchiasm|cc(mid)?(anterior|central|posterior)'
+    r'(ctx|wm)?[lr]h.+|(left|right).+|brainstem|opticchiasm|cc(mid)?(anterior|central|posterior)|'
+    r'[lr](thal|caud|put|pal|hippo|amyg|accumb)|[lr]\w+(thick|surf)avg'
 )
 """Columns of regions in these tables."""
 
@@ -53,9 +63,24 @@ _TOTAL = re.compile(
     r'subcortgrayvol|totalgrayvol|supratentorialvol|maskvol|surfaceholes)(not\w+)?(toetiv)?|'
     r'[lr]h(mean\w+|\w*surfarea)\w*|(left|right)?(inflatvent|\w*ventricles?|csf|vessel|'
     r'choroidplexus|\w*hypointensities)|(total|whole)?(brain|gm|wm|csf|gr[ae]ymatter|whitematter|'
-    r'parenchyma)(vol|volume|v)?|tbv|tgm|twm|tcsf'
+    r'parenchyma)(vol|volume|v)?|tbv|tgm|twm|tcsf|vol(ume)?|'
+    r'([lrm]|[lr]h|left|right|mean|global|total|full)*(thickness|surf(ace)?area|meanthickness)|'
+    r'(left|right|[lr]h?)?(inf)?latven(t|tricle)?s?|[lr]?(3rd|3th|4th|5th|third|fourth|fifth)ven(t)?s?|'
+    r'(left|right|[lr]h?)?(hippocampal)?fissure(left|right|[lr]h?)?|'
+    r'[lr]h(unknown|medialwall)\w*'
 )
 """Columns of totals, fluid and other non-regions in tables of volumes, by their letters."""
+
+_PARTS_OF_WHOLE = {
+    r'\w*wholehippoc\w+': r'\w*(subiculum|ca1|fimbria)\w*',
+    r'\w*wholeamygdala\w*': r'\w*(lateral|basal)nucleus\w*',
+    r'\w*wholethalamus\w*': r'\w*(lgn|vpl|pulvinar|pui|mdm)\w*',
+    r'\w*wholebrainstem\w*': r'\w*(pons|medulla|midbrain)\w*',
+    r'whole(left|right)|\w*wholehypothalamus\w*': r'\w*(tubular|anteriorsuperior)\w*',
+    r'(left|right)cerebralcortex': r'ctx[lr]h.+',
+}
+"""Columns of FreeSurfer and SynthSeg for a structure as a whole, and names of its parts, by their
+letters. A whole beside its parts is a sum of regions."""
 
 _NUMBERED = re.compile(r'(?:(?:DL_|H_)?MUSE_(?:Volume_)?)?(\d+)', re.IGNORECASE)
 _SIDES = {'right': 'R', 'r': 'R', 'rh': 'R', 'left': 'L', 'l': 'L', 'lh': 'L'}
@@ -72,6 +97,9 @@ _WORDS = {
 
 Z_SCORE = 'z-score'
 """Unit of features that are deviations from a normative model."""
+
+THICKNESS_UNIT = 'mm'
+"""Unit of cortical thickness."""
 
 
 class Feature(NamedTuple):
@@ -135,8 +163,9 @@ class FeatureList:
     @property
     def scale_with_head(self) -> bool:
         """Whether features depend on the size of the head, unlike cortical thickness."""
-        thick = ['thickness' in name.lower() for name in self.names]
-        return not thick or not all(thick)
+        thick = ['thick' in name.lower() for name in self.names]
+        are_thick = all(thick) or self.unit == THICKNESS_UNIT
+        return not (thick and are_thick)
 
     @property
     def noun(self) -> str:
@@ -371,7 +400,8 @@ def recognise(columns: Iterable[Hashable]) -> dict[str, int]:
 def freesurfer_regions(columns: Iterable[str]) -> list[str]:
     """Find the regions of a table of FreeSurfer, in any case and punctuation; else none."""
     letters = {name: letters_of(name) for name in columns}
-    if not any(map(_FREESURFER_SIGN.fullmatch, letters.values())):
+    has_sign = any(map(_FREESURFER_SIGN.fullmatch, letters.values()))
+    if not has_sign and not any(map(_FREESURFER_SPELLING.fullmatch, letters)):
         return []
     return [
         n for n, key in letters.items() if _FREESURFER_REGION.fullmatch(key) and not is_total(n)
@@ -392,7 +422,18 @@ def atlas_columns(columns: Sequence[str]) -> set[str]:
 def find_totals(columns: Sequence[str]) -> list[str]:
     """Return the columns of sums of regions and fluid; numbers may be those of another atlas."""
     numbered = are_numbered_otherwise(columns)
-    return [c for c in columns if is_total(c) and not (numbered and c.isdecimal())]
+    totals = [c for c in columns if is_total(c) and not (numbered and c.isdecimal())]
+    return totals + [c for c in _whole_structures(columns) if c not in totals]
+
+
+def _whole_structures(columns: Sequence[str]) -> list[str]:
+    """Return the columns of whole structures whose parts are in other columns."""
+    letters = {name: letters_of(name) for name in columns}
+    wholes = []
+    for whole, part in _PARTS_OF_WHOLE.items():
+        if any(re.fullmatch(part, key) for key in letters.values()):
+            wholes += [name for name, key in letters.items() if re.fullmatch(whole, key)]
+    return wholes
 
 
 def are_numbered_otherwise(columns: Iterable[str]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -60,6 +60,10 @@ PADDED = re.compile(r'0\d+')
 _PLAIN = re.compile('[-+.eE0-9]*')
 _COMMA = re.compile(r'[+-]?\d+(,\d+)?([eE][+-]?\d+)?')
 _THOUSANDS = re.compile(r'\d{1,3}(,\d{3})+')
+_GROUPED = re.compile(r'[+-]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?')
+_CLEARLY_GROUPED = re.compile(r'[+-]?\d{1,3}(,\d{3})+(\.\d+|,\d{3})')
+_GROUPED_BY_POINTS = re.compile(r'[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?')
+_PAIR_OF_DIGITS = re.compile(r'\d,\d')  # Such as the alleles of APOE.
 _WHOLE_NUMBER = re.compile(r'^([+-]?\d+)\.0+$')
 _NAMED_VISIT = re.compile(r'(.+)_ses-([A-Za-z0-9+]+)')
 _ID = re.compile(rf'[^/\\\x00-\x1f\x7f]{{1,{MAX_LABEL}}}')
@@ -202,11 +206,18 @@ def prefix_errors(source: Path | str) -> Iterator[None]:
         raise DataError(f'{source}: {error}') from error
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path, verbatim: Collection[str] = ()) -> Table:
     """Read a table with a header; rows are indexed by their line.
 
-    Cells are separated by tabs, commas or semicolons; numbers may have decimal commas, unless
-    commas separate cells. Cells stay text, None where missing.
+    Cells are separated by tabs, commas or semicolons; numbers may have decimal commas or thousands
+    separators where these are clear. Cells stay text, None where missing.
+
+    Parameters
+    ----------
+    path
+        The table.
+    verbatim
+        Columns in which `NA` and `unknown` are names, not missing values.
 
     Raises
     ------
@@ -225,13 +236,14 @@ def read_table(path: Path) -> Table:
     cells = np.array([*rows.values()], object).reshape(len(rows), len(header))
     known: dict[str, np.ndarray] = {}
     for name, column in zip(header, cells.T):
+        if name in verbatim:
+            continue
         with suppress(ValueError):
             if _PLAIN.fullmatch(''.join(column)):
                 known[name] = column.astype(np.float64)
                 continue
         column[:] = [None if c.lower() in MISSING_CELLS else c for c in map(str.strip, column)]
-        if separator != ',':
-            column[:] = _with_points(path, name, column.tolist())
+        column[:] = _with_points(path, name, column.tolist(), separator)
     text = pd.DataFrame(cells, [*map('line {}'.format, rows)], header, dtype=object, copy=False)
     return Table(path, text.drop(columns='', errors='ignore'), known=known)
 
@@ -303,17 +315,32 @@ def _check_shape(path: Path, header: list[str], rows: dict[int, list[str]]) -> N
             )
 
 
-def _with_points(path: Path, name: str, cells: Sequence[str | None]) -> Sequence[str | None]:
-    """Write decimal points in place of decimal commas."""
+def _with_points(
+    path: Path, name: str, cells: Sequence[str | None], separator: str
+) -> Sequence[str | None]:
+    """Write decimal points in place of decimal commas, and remove thousands separators.
+
+    `1,234.5` and `1.234,5` are clear; `1,234` may be either, and is refused where others have no
+    comma or commas separate cells.
+    """
     known = list(filter(None, cells))
     with_comma = [cell for cell in known if ',' in cell]
-    if not with_comma or not all(map(_COMMA.fullmatch, known)):
+    if not with_comma:
         return cells
-    if len(with_comma) < len(known) and all(map(_THOUSANDS.fullmatch, with_comma)):
+    if all(map(_GROUPED.fullmatch, known)) and any(map(_CLEARLY_GROUPED.fullmatch, known)):
+        return [cell and cell.replace(',', '') for cell in cells]
+    if all(map(_GROUPED_BY_POINTS.fullmatch, known)) and any('.' in cell for cell in known):
+        return [cell and cell.replace('.', '').replace(',', '.') for cell in cells]
+    if not all(map(_COMMA.fullmatch, known)):
+        return cells
+    is_doubtful = separator == ',' or len(with_comma) < len(known)
+    if is_doubtful and all(map(_THOUSANDS.fullmatch, with_comma)):
         raise DataError(
             f'{path}: column {name} has {with_comma[0]}; use decimal points, and no thousands '
             'separators'
         )
+    if separator == ',' and any(map(_PAIR_OF_DIGITS.fullmatch, with_comma)):
+        return cells
     return [cell and cell.replace(',', '.') for cell in cells]
 
 

@@ -13,6 +13,7 @@ from surreal_bids.regions import (
     VENTRICLES,
     build_features,
     feature_set,
+    freesurfer_regions,
     label_table,
     muse_indices,
     muse_table,
@@ -50,6 +51,22 @@ def test_as_many_labels_as_the_programs_document(numbering, labels, expected):
     assert len(table) == expected
     assert table['index'].is_unique
     assert table['name'].is_unique
+
+
+@pytest.mark.parametrize(
+    'names',
+    [
+        ['wm-lh-bankssts', 'wm-rh-bankssts', 'Left-UnsegmentedWhiteMatter'],
+        ['ctx-lh-cuneus', 'ctx_rh_cuneus', 'ctx.lh.insula'],
+        ['Left-Thalamus', 'Brain-Stem', 'CC_Central', 'EstimatedTotalIntraCranialVol'],
+        ['Left-Hippocampus', 'Left-VentralDC', 'Brain-Stem'],
+        ['Lthal', 'Rthal', 'Lhippo', 'L_bankssts_surfavg'],
+    ],
+)  # fmt: skip
+def test_freesurfer_is_recognised_without_the_whole_table(names):
+    regions = [name for name in names if not name.startswith('Estimated')]
+    assert freesurfer_regions(names) == regions
+    assert freesurfer_regions(['region_1', 'left_x', 'right_x']) == []
 
 
 @pytest.mark.parametrize(('numbering', 'label'), [('aseg', 1024), ('aparc+aseg', 42)])

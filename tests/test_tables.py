@@ -30,6 +30,11 @@ def write(folder, text, name='t.tsv'):
         ('a\tb\n?\t#DIV/0!\n', [None, None]),
         ('"Left hippocampus, volume";b\n1;2\n', ['1', '2']),
         ('a,b,,\n1,2,,\n', ['1', '2']),
+        ('a,b\n"1,234.5",x\n987.2,x\n', ['1234.5', 'x']),
+        ('a,b\n"1,234,567","2,345"\n"1,234","2,31"\n', ['1234567', '2.345']),
+        ('a;b\n1.234,5;1\n987,2;2\n', ['1234.5', '1']),
+        ('a;b\n1,234.5;1\n', ['1234.5', '1']),
+        ('a,b\n"3,4",x\n', ['3,4', 'x']),
     ],
 )
 def test_formats_of_spreadsheets_and_statistics(tmp_path, text, cells):

@@ -45,6 +45,10 @@ USUAL_ICV_MM3, OTHER_HEAD = (3e5, 5e6), 2.5
 """Range of intracranial volumes in mm3, including those of children, and the largest plausible
 ratio between a head size and the median."""
 
+MM3 = 'mm3'
+HEAD_UNITS = {MM3: 1.0, 'ml': 1e3, 'litres': 1e6}
+"""Units of head sizes, in mm3."""
+
 FAR_VOLUME = 10.0
 """Robust standard deviations from the median beyond which a volume is far."""
 
@@ -187,31 +191,77 @@ def other_unit(study: Study) -> Iterator[Finding]:
             listed, factor = list_briefly(far.index, 5), _factor(far.median())
             yield Finding(f'volumes of {listed} are about {factor} than those of others')
         if study.model is None or study.options.icv != 'proportion':
-            yield from _unexpected(study.logs.median(), _expected_volumes(study))
+            yield from _unexpected(study)
     if study.icv is None:
         return
     low, high = _usual_head_size(study)
     median = study.icv[study.icv > 0].median()
-    if not low <= median <= high and np.isfinite(median):
+    if low <= median <= high or not np.isfinite(median):
+        return
+    if study.model is not None or _unit_of_head(median) is None:
         yield Finding(
             f'{study.icv.name} has a median of {plain_number(median)}, but '
             f'{plain_number(low)} to {plain_number(high)} mm3 is expected'
         )
 
 
-def _unexpected(found: pd.Series, expected: pd.Series) -> Iterator[Finding]:
-    """Compare medians with those of MUSE regions or of a model, as logarithms."""
-    ratio = (found - np.log10(expected[expected > 0])).dropna()
+def _unexpected(study: Study) -> Iterator[Finding]:
+    """Compare medians with those of MUSE regions or of a model, as logarithms.
+
+    A factor that all regions share is an error for a model only: a model in training has the unit
+    of its sample.
+    """
+    ratio = _ratio_to_expected(study)
     overall = ratio.median()
-    if abs(overall) > np.log10(OTHER_UNIT):
+    if study.model is not None and abs(overall) > np.log10(OTHER_UNIT):
+        example = study.features[ratio.index[0]].median()
         yield Finding(
             f'volumes are about {_factor(overall)} than expected, for example '
-            f'{10 ** found[ratio.index[0]]:.3g} for {ratio.index[0]}'
+            f'{example:.3g} for {ratio.index[0]}'
         )
     off = ratio.index[(ratio - overall).abs() > np.log10(OTHER_UNIT)]
     if len(off):
         factor = _factor(ratio[off[0]] - overall)
         yield Finding(f'{list_briefly(off)} is about {factor} than the other regions suggest')
+
+
+def _ratio_to_expected(study: Study) -> pd.Series:
+    """Return the median of each region relative to the usual one, as logarithms."""
+    expected = _expected_volumes(study)
+    return (study.logs.median() - np.log10(expected[expected > 0])).dropna()
+
+
+def are_in_other_unit(study: Study) -> bool:
+    """Check whether all volumes of a model in training share a factor, as in ml."""
+    if study.model is not None or not study.has_volumes:
+        return False
+    return abs(_ratio_to_expected(study).median()) > np.log10(OTHER_UNIT)
+
+
+def all_in_other_unit(study: Study) -> Iterator[Finding]:
+    """All volumes, or all head sizes, in another unit than mm3."""
+    harmless = 'R-indices do not depend on the unit'
+    if are_in_other_unit(study):
+        ratio = _ratio_to_expected(study)
+        yield Finding(
+            f'All volumes are about {_factor(ratio.median())} than in mm3, for example '
+            f'{study.features[ratio.index[0]].median():.3g} for {ratio.index[0]}',
+            harmless,
+        )
+    if study.model is not None or study.icv is None or not study.wanted.atlas:
+        return
+    median = study.icv[study.icv > 0].median()
+    unit = _unit_of_head(median)
+    if unit not in {None, MM3}:
+        yield Finding(
+            f'{study.icv.name} has a median of {plain_number(median)}, like {unit}', harmless
+        )
+
+
+def _unit_of_head(median: float) -> str | None:
+    """Return the unit in which a head size is plausible; None: in none."""
+    low, high = USUAL_ICV_MM3
+    return next((unit for unit, mm3 in HEAD_UNITS.items() if low <= median * mm3 <= high), None)
 
 
 def _expected_volumes(study: Study) -> pd.Series:
@@ -488,6 +538,7 @@ CHECKS = (
     Check(far_volumes, 'exclude', SEGMENTATION),
     Check(outlying, 'exclude', SEGMENTATION),
     Check(sites, 'exclude', 'merge sites, or use --site-column none'),
+    Check(all_in_other_unit, 'warn', 'Convert them to mm3 to compare them with other studies'),
     Check(few_controls, 'warn', 'Add controls, or compare patients with each other only'),
     FEW_AT_SITES,
     Check(ages_outside, 'warn', 'Add controls of these ages, or use a model trained on them'),

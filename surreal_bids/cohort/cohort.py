@@ -19,6 +19,7 @@ from surreal_bids.cautions import CHECK_LIST, GROUP_SECTIONS, HARMONIZATION, PAR
 from surreal_bids.cohort.checks import (
     Reasons,
     Study,
+    are_in_other_unit,
     missing_codes,
     require_groups,
     run_checks,
@@ -27,6 +28,7 @@ from surreal_bids.cohort.checks import (
 from surreal_bids.cohort.roles import (
     FACTS,
     FRAME,
+    UNKNOWN_UNIT,
     Features,
     Groups,
     GroupUse,
@@ -42,6 +44,7 @@ from surreal_bids.cohort.roles import (
     read_person_columns,
     usable_sides,
     uses_of_columns,
+    with_unit,
 )
 from surreal_bids.cohort.visits import (
     add_years,
@@ -537,6 +540,8 @@ class _Reader:
         sources = dict.fromkeys(map(str, (self.measured.source, self.people.source)))
         usable, excluded, cautions = run_checks(study, ', '.join(sources))
         self.reasons |= excluded
+        if are_in_other_unit(usable):
+            usable = replace(usable, wanted=replace(usable.wanted, unit=UNKNOWN_UNIT))
         if self.learns:
             require_groups(study, self.reasons, self.use == 'known')
         self.require_people()
@@ -685,11 +690,11 @@ class _Reader:
             return self.features
         options = self.options
         if options.features is not None:
-            return Features(listed_features(options.features))
+            return Features(with_unit(listed_features(options.features), table))
         people = () if self.alone else self.people.columns
         named = (*options.covariates, options.icv_column, options.site_column)
         used = {*people, *filter(None, named), self.groups.column}
-        chosen = choose_features(table, used, self.alone)
+        chosen = choose_features(table, used, self.alone, options.impute)
         if len(chosen.wanted) < MIN_FEATURES:
             unused = list_briefly((f'{n} ({why})' for n, why in chosen.unused.items()), 3)
             raise DataError(
@@ -711,7 +716,20 @@ class _Reader:
                 f'{self.groups.column} is the diagnosis column; it cannot also be a covariate, '
                 'head size or site'
             )
+        if self.model is None:
+            self.require_no_feature((*own.values(), self.groups.column))
         return options, own
+
+    def require_no_feature(self, columns: Sequence[str]) -> None:
+        """Refuse a list of features with a column that has another use."""
+        names = {name.lower() for name in self.features.wanted.names}
+        twice = [name for name in columns if name.lower() in names]
+        if twice:
+            raise DataError(
+                f'--features {self.options.features}: {list_briefly(twice)} is also a covariate, '
+                'head size, site or the diagnosis; remove it from the list of features, or choose '
+                'other columns (--covariates, --icv-column, --site-column, --group-column)'
+            )
 
     def read_measures(self, known: Table) -> Iterator[Table]:
         """Read the tables of further measures."""

@@ -6,11 +6,18 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, Literal, NamedTuple
 
 import pandas as pd
 
 from surreal_bids.cautions import PARTICIPANTS, Caution
+from surreal_bids.cohort.families import (
+    Doubts,
+    are_thicknesses,
+    doubtful_columns,
+    measures_by_name,
+)
 from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.files import read_file
@@ -32,6 +39,7 @@ from surreal_bids.names import (
 )
 from surreal_bids.regions import (
     FEATURE_SETS,
+    THICKNESS_UNIT,
     Feature,
     FeatureList,
     are_numbered_otherwise,
@@ -77,9 +85,20 @@ OFTEN_EMPTY, MOSTLY_NUMBERS = 0.05, 0.5
 """Share of participants without a region above which the region is dropped; below it, they are.
 Share of numbers among known values above which a column may hold volumes."""
 
+MOST_ABSENT, ABSENT_SHARE = 2, 0.02
+"""Number and share of regions, whichever is larger, that participants may lack: the regions are
+then dropped, and the participants remain."""
+
+SULCUS = re.compile(r'sulc|jensen|(^|[^a-z])s[_. -]')
+"""Names of sulci, in lower case; those of the Destrieux atlas have the word `S`."""
+
+LIKE_NUMBER = re.compile(r"[-+]?\d[\d\s.,']*\s*(mm3?|mm\^3|cm3|ml|cc|%)?", re.IGNORECASE)
+"""Cells that are numbers for a reader, but not for a program."""
+
 REGION, FRAME = 'region', ('table', 'column', 'taken_for')
-LISTED = 4
-"""Columns of one kind that are listed; the others are counted."""
+LISTED, LINE_WIDTH = 4, 80
+"""Columns of one kind that are not used and are listed; the others are counted. Letters in a line
+of columns."""
 
 FACTS = ('measure', 'diagnosis', 'age', 'sex', 'site', 'head size')
 """Uses of columns that describe participants, if these have no part in preprocessing."""
@@ -148,7 +167,9 @@ def listed_features(wanted: str) -> FeatureList:
         return column_features(names)
 
 
-def choose_features(volumes: Table, used: Collection[str], alone: bool = False) -> Features:
+def choose_features(
+    volumes: Table, used: Collection[str], alone: bool = False, impute: bool = False
+) -> Features:
     """Find the features: regions of MUSE or FreeSurfer, else all numbers of a table of volumes.
 
     Parameters
@@ -160,6 +181,8 @@ def choose_features(volumes: Table, used: Collection[str], alone: bool = False) 
     alone
         Whether the table also holds the facts about participants. Numbers may then be anything,
         and regions of other atlases have to be listed (`--features`).
+    impute
+        Whether missing volumes are estimated.
     """
     columns = [c for c in volumes.columns if c not in used and not means(c, *NAMES)]
     totals = find_totals(columns)
@@ -167,19 +190,70 @@ def choose_features(volumes: Table, used: Collection[str], alone: bool = False) 
     numeric = [c for c in named if volumes.share_of_numbers(c) > MOSTLY_NUMBERS]
     with prefix_errors(volumes.source):
         muse = [] if are_numbered_otherwise(numeric) else list(recognise(named))
-        known = max(freesurfer_regions(named), muse, key=len)
+        sizes = columns_of(volumes.columns, 'icv')
+        freesurfer = freesurfer_regions([*named, *totals, *sizes])
+        known = max([c for c in freesurfer if c in named], muse, key=len)
     needed = (HALF_MATCH if alone else MOST_MATCH) * len(numeric)
-    regions = known if len(known) > needed else numeric * (not alone)
+    is_known = len(known) > needed
+    regions = known if is_known else numeric * (not alone)
     if not regions:
         raise DataError(
             f'{volumes.source}: the columns are not regions of MUSE or FreeSurfer '
             f'({list_briefly(columns, 5)}); list the columns of regions in a file for --features, '
             'or give the facts about participants in a table of their own'
         )
-    lost = _lost(volumes, numeric, regions, alone)
-    kept = pd.Index(regions).difference(list(lost), sort=False).tolist()
-    unused = dict.fromkeys(totals, 'sum of regions or fluid') | lost
-    return Features(column_features(kept), unused, tuple(_warn_of_regions(lost, kept)))
+    unlikely = {} if regions is muse else measures_by_name(regions)
+    unreadable = [] if is_known else [c for c in named if c not in numeric]
+    likely = [c for c in regions if c not in unlikely]
+    lost = _lost(volumes, [c for c in numeric if c not in unlikely], likely, alone)
+    lost |= _unreadable(volumes, unreadable)
+    lost |= _absent(volumes, [c for c in likely if c not in lost], impute)
+    likely = [c for c in likely if c not in lost]
+    doubts = Doubts(unlikely, {}, {})
+    if regions is not muse:
+        doubts = doubtful_columns(pd.DataFrame({name: volumes.values(name) for name in likely}))
+        doubts = doubts._replace(strangers=unlikely | doubts.strangers)
+    doubted = doubts.strangers | doubts.sums
+    kept = [c for c in likely if c not in doubted]
+    unused = dict.fromkeys(totals, 'sum of regions or fluid') | lost | doubted
+    cautions = (*_warn_of_regions(lost | doubts.sums, kept), *_warn_of_doubts(doubts))
+    return Features(with_unit(column_features(kept), volumes), unused, cautions)
+
+
+def with_unit(wanted: FeatureList, volumes: Table) -> FeatureList:
+    """Recognise cortical thickness, which does not depend on head size, by its values."""
+    if wanted.atlas is not None or not set(wanted.names) <= set(volumes.columns):
+        return wanted
+    values = pd.DataFrame({name: volumes.values(name) for name in wanted.names})
+    return replace(wanted, unit=THICKNESS_UNIT) if are_thicknesses(values) else wanted
+
+
+def _unreadable(volumes: Table, text_columns: Iterable[str]) -> dict[str, str]:
+    """Return columns of numbers that cannot be read, such as `1 234` or `12 mm3`."""
+    unreadable = {}
+    for name in text_columns:
+        cells = volumes.text[name].dropna()
+        like_numbers = cells[cells.str.fullmatch(LIKE_NUMBER)]
+        if len(like_numbers) > MOSTLY_NUMBERS * len(cells):
+            unreadable[name] = f'no numbers, such as "{like_numbers.iloc[0]}"'
+    return unreadable
+
+
+def _warn_of_doubts(doubts: Doubts) -> Iterator[Caution]:
+    """Warn of columns that may be no regions."""
+    reasons = {
+        'They are not used': doubts.strangers,
+        'They are used, and patterns may show them': doubts.guesses,
+    }
+    for consequence, columns in reasons.items():
+        if columns:
+            listed = list_briefly(f'{name} ({why})' for name, why in columns.items())
+            yield Caution(
+                f'These columns may not be regions: {listed}',
+                consequence,
+                'List the columns of regions in a file for --features',
+                PARTICIPANTS,
+            )
 
 
 def _lost(volumes: Table, numeric: list[str], regions: list[str], alone: bool) -> dict[str, str]:
@@ -191,6 +265,28 @@ def _lost(volumes: Table, numeric: list[str], regions: list[str], alone: bool) -
     lost = dict.fromkeys(foreign, 'no region of the atlas')
     lost |= dict.fromkeys(values.columns[values.max() <= values.min()], 'the same in everyone')
     return lost | dict(zip(often.index, often))
+
+
+def _absent(volumes: Table, regions: Sequence[str], impute: bool) -> dict[str, str]:
+    """Return the regions that some participants do not have, such as tertiary sulci.
+
+    A region that a single participant lacks is a failed segmentation, unless it is a sulcus, and
+    someone who lacks many regions has no sound segmentation at all.
+    """
+    values = pd.DataFrame({name: volumes.values(name) for name in regions})
+    is_absent = values == 0
+    if not impute:
+        is_absent |= values.isna()
+    most = max(MOST_ABSENT, ABSENT_SHARE * len(regions))
+    counts = is_absent[is_absent.sum(axis=1) <= most].sum()
+    counts = counts[counts > 0]
+    if len(counts) > most:
+        return {}
+    absent = {}
+    for name, count in counts.items():
+        if count > 1 or SULCUS.search(str(name).lower()):
+            absent[str(name)] = f'0 or no number in {counted(int(count), "participant")}'
+    return absent
 
 
 def _warn_of_regions(lost: Mapping[str, str], kept: Iterable[str]) -> Iterator[Caution]:
@@ -373,7 +469,8 @@ def describe_corrections(
     chosen = {
         'age': '--covariates' * bool(config.covariates),
         'sex': '--covariates' * bool(config.covariates),
-        'head size': '--icv none' * (config.icv == NONE) or 'features are no volumes' * (not sized),
+        'head size': '--icv none' * (config.icv == NONE)
+        or 'features are thicknesses' * (not sized),
         'site': '--site-column none' * (config.site_column == NONE),
     }
     alike = {noun_of(name): f'{name} has at most one value' for name in people.columns}
@@ -703,11 +800,11 @@ def _use_of(cells: pd.Series, roles: Mapping[str, str], no_facts: Collection[str
 
 
 def group_uses(uses: pd.DataFrame) -> pd.DataFrame:
-    """List the columns of each table with the same use in one row."""
-    rows = [
-        (table, use, list_briefly(part['column'], LISTED))
-        for (table, use), part in uses.groupby(['table', 'taken_for'], sort=False)
-    ]
+    """List the columns of each table with the same use in one row; all that are used."""
+    rows = []
+    for (table, use), part in uses.groupby(['table', 'taken_for'], sort=False):
+        most = LISTED if str(use).startswith('not used') else len(part)
+        rows.append((table, use, list_briefly(part['column'], most)))
     return pd.DataFrame(rows, columns=['Table', 'Taken for', 'Columns'])
 
 
@@ -715,5 +812,8 @@ def describe_uses(uses: pd.DataFrame) -> Iterator[str]:
     """Write what columns were taken for, as lines of text."""
     for table, part in group_uses(uses).groupby('Table', sort=False):
         yield f'Columns of {table}, as they were read:'
-        lines = align(list(zip(part['Taken for'], part['Columns']))).splitlines()
-        yield from (f'  {line}' for line in lines)
+        rows: list[tuple[str, str]] = []
+        for use, columns in zip(part['Taken for'], part['Columns']):
+            lines = wrap(columns, LINE_WIDTH, break_on_hyphens=False)
+            rows += zip([use, *[''] * len(lines)], lines)
+        yield from (f'  {line}' for line in align(rows).splitlines())

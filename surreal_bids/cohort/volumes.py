@@ -86,7 +86,7 @@ def collect_volumes(output_dir: Path, atlas: str) -> Table:
 
 def _read_segmentation(path: Path) -> pd.Series:
     """Read the volume of each region, by its column."""
-    table = read_table(path)
+    table = read_table(path, verbatim=('name',))
     muse = region_names()
     columns = [
         MUSE_COLUMN.format(number) if muse.get(int(number or 0)) == name else name

@@ -19,7 +19,7 @@ from nipype.interfaces.base import (
     traits,
 )
 
-from surreal_bids.files import write_image, write_json, write_tsv
+from surreal_bids.files import MISSING, write_image, write_json, write_tsv
 from surreal_bids.images import Image, like, load_image, require_same_grid
 from surreal_bids.imaging.atlas import LABELS_ENDING, read_regions
 from surreal_bids.imaging.belonging import require_overlap
@@ -428,7 +428,9 @@ class MeasureQuality(Step):
         files = (inputs.raw_file, inputs.t1w_file, inputs.mask_file, *inputs.tpm_files)
         raw, t1w, mask, *tpms = in_threads(load_image, files)
         tissues = dict(zip(TISSUES, tpms))
-        volumes = pd.read_csv(inputs.volumes_file, sep='\t')
+        volumes = pd.read_csv(
+            inputs.volumes_file, sep='\t', na_values=[MISSING], keep_default_na=False
+        )
         template, overlaps = Path(inputs.template_dir) / MUSE_LABELS, {}
         if 'confidence' in volumes and template.is_file():  # Regions of the network.
             overlaps = template_overlaps(inputs.dseg_file, inputs.xfm_file, template)

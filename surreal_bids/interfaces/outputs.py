@@ -34,7 +34,7 @@ from surreal_bids.bids.outputs import (
 )
 from surreal_bids.bids.survey import doubt_voxels
 from surreal_bids.cautions import Caution
-from surreal_bids.files import copy_file, write_image
+from surreal_bids.files import MISSING, copy_file, write_image
 from surreal_bids.images import Image, load_image, voxel_volume
 from surreal_bids.interfaces import Step, warnings_in
 from surreal_bids.parallel import in_threads
@@ -242,7 +242,9 @@ class Scan:
             lambda read: read(), reading
         )
         self.tissues = dict(zip(TISSUES, tissues))
-        self.volumes = pd.read_csv(visit.path('segmentation_volumes'), sep='\t')
+        self.volumes = pd.read_csv(
+            visit.path('segmentation_volumes'), sep='\t', na_values=[MISSING], keep_default_na=False
+        )
 
 
 def draw_figures(scan: Scan, template: Template, lesion: Image | None = None) -> dict[str, Path]:

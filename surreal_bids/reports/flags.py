@@ -19,6 +19,7 @@ from surreal_bids.analysis.engine import (
 from surreal_bids.analysis.image_quality import OUTLIERS
 from surreal_bids.bids.outputs import Record, read_quality, sidecar_path, visit_output
 from surreal_bids.cautions import FIGURES, R_INDICES, Caution
+from surreal_bids.files import MISSING
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.harmonization.encoding import TOLERATED
 from surreal_bids.imaging.quality import norms
@@ -135,7 +136,7 @@ def _lesion(path: Path, volume_ml: float) -> list[Caution]:
                 FIGURES,
             )
         ]
-    table = pd.read_csv(path, sep='\t')
+    table = pd.read_csv(path, sep='\t', na_values=[MISSING], keep_default_na=False)
     affected = table[table['lesion_share'] > AFFECTED_SHARE]
     if affected.empty:
         return []

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from tests.bad_input.studies import DOORS, SHAPE, Study, contents, copy_into, study_of, write_image
@@ -75,6 +76,17 @@ def cubic_centimetres(study: Study) -> None:
     study.edit(study.volumes, lambda table: table.astype(float) / 1000)
 
 
+def mixed_units(study: Study) -> None:
+    """Every second participant in cm3."""
+
+    def change(table: pd.DataFrame) -> pd.DataFrame:
+        volumes = table.astype(float)
+        volumes.iloc[::2] /= 1000
+        return volumes
+
+    study.edit(study.volumes, change)
+
+
 def row_twice(study: Study) -> None:
     lines = study.volumes.read_text().splitlines(keepends=True)
     study.volumes.write_text(''.join([*lines, lines[5]]))
@@ -118,7 +130,8 @@ OF_TABLES = {
         lambda s: s.volumes.write_bytes(b'\xff\xfe\0\1' * 99), [r'volumes\.tsv', 'utf|text|table']),
     'id-twice': Case(row_twice, [r'volumes\.tsv', 'sub-005', 'more than one row']),
     'text': Case(put('volumes', 'MUSE_31', lambda c: ['#DIV/0x', *c[1:]]), ['DIV/0x', 'sub-001']),
-    'cm3': Case(cubic_centimetres, ['1,000 times smaller', 'mm3']),
+    'cm3': Case(cubic_centimetres, ['1,000 times smaller', 'unit of the model'], APPLY),
+    'some-cm3': Case(mixed_units, ['times (larger|smaller) than those of others', 'mm3']),
     'months': Case(put('people', 'age', lambda c: c.astype(float) * 12), ['months', 'in years']),
     'one-group': Case(put('people', 'diagnosis', lambda c: 'CN'), ['--group-column'], TRAIN),
     'no-column': Case(options('--covariates', 'ages'), ['no column ages'], TRAIN),

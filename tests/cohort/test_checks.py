@@ -10,6 +10,7 @@ from surreal_bids.cohort.checks import CHECKS
 from surreal_bids.cohort.cohort import read_cohort
 from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import DataError
+from surreal_bids.rindices.model import prepare
 from surreal_bids.simulation.tables import simulate_table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,11 +48,10 @@ def close_copy(v, p, sd=0.005):
 
 STOPS = {
     'residuals': (lambda v, p: (v - v.mean(), p), 'are negative; use volumes as measured'),
-    'cm3': (lambda v, p: (v / 1000, p), 'about 1,000 times smaller than expected'),
     'half in cm3': (lambda v, p: (scaled(v, 1e-3, slice(0, 40)), p), 'than those of others'),
     'one region in cm3': (
         lambda v, p: (v.assign(**{v.columns[0]: v.iloc[:, 0] / 1000}), p), 'other regions suggest'),
-    'icv in cm3': (lambda v, p: (v, p.assign(icv=p['icv'] / 1000)), 'icv has a median of'),
+    'icv in metres': (lambda v, p: (v, p.assign(icv=p['icv'] / 1e9)), 'icv has a median of'),
     'months': (lambda v, p: (v, p.assign(age=p['age'] * 12)), 'like months'),
     'birth years': (lambda v, p: (v, p.assign(age=1950 + p['age'] % 9)), 'like birth years'),
     'centred ages': (lambda v, p: (v, p.assign(age=p['age'] - 70)), 'like centred ages'),
@@ -127,6 +127,9 @@ def test_who_cannot_be_used_is_excluded(tmp_path, name):
 
 
 WARNED = {
+    'cm3': (lambda v, p: (v / 1000, p), 'All volumes are about 1,000 times smaller than in mm3'),
+    'icv in ml': (lambda v, p: (v, p.assign(icv=p['icv'] / 1000)), 'icv has a .*, like ml'),
+    'icv in litres': (lambda v, p: (v, p.assign(icv=p['icv'] / 1e6)), 'icv has a .*, like litres'),
     'permuted head sizes': (
         lambda v, p: (v, p.assign(icv=np.random.default_rng(1).permutation(p['icv']))),
         'icv is hardly related'),
@@ -183,6 +186,26 @@ def test_z_scores_are_accepted_as_given(tmp_path):
     cohort = read(tmp_path, scores, people, covariates=('none',), icv='none')
     assert cohort.wanted.noun == 'z-scores'
     assert len(cohort) == 80
+
+
+@pytest.mark.parametrize(('of_volumes', 'of_head'), [(1e-3, 1e-3), (1e-4, 1.0), (1.0, 1e-3)])
+def test_r_indices_do_not_depend_on_a_unit_that_all_regions_share(tmp_path, of_volumes, of_head):
+    volumes, people = study()
+    usual = prepare(read(tmp_path, volumes, people)).normalised
+    cohort = read(tmp_path, volumes * of_volumes, people.assign(icv=people['icv'] * of_head))
+    np.testing.assert_allclose(prepare(cohort).normalised, usual, rtol=1e-6)
+    assert (cohort.wanted.unit == 'mm3') == (of_volumes == 1)
+    assert any(each.consequence.startswith('R-indices do not') for each in cohort.warnings)
+
+
+@pytest.mark.parametrize('name', ['age', 'ICV', 'diagnosis'])
+def test_a_feature_has_no_second_use(tmp_path, name):
+    volumes, people = study()
+    listed = [name, *volumes.columns[:8]]
+    (tmp_path / 'regions.txt').write_text('\n'.join(listed))
+    volumes = volumes.assign(**{name: people[name.lower()]})
+    with pytest.raises(DataError, match=rf'(?i)regions.txt: {name} is also a covariate, head size'):
+        read(tmp_path, volumes, people, features=str(tmp_path / 'regions.txt'))
 
 
 def test_thickness_is_not_corrected_for_head_size(tmp_path):

@@ -44,7 +44,13 @@ def test_volumes_of_all_visits_are_collected(tmp_path):
 
 @pytest.mark.parametrize(
     ('index', 'name', 'column'),
-    [(23, 'Right accumbens area', 'MUSE_23'), (23, 'Something', 'Something'), (999, 'X', 'X')],
+    [
+        (23, 'Right accumbens area', 'MUSE_23'),
+        (23, 'Something', 'Something'),
+        (999, 'X', 'X'),
+        (23, 'NA', 'NA'),
+        (999, 'Unknown', 'Unknown'),
+    ],
 )
 def test_only_muse_regions_are_called_so(tmp_path, index, name, column):
     write_visit(tmp_path, '1', regions={index: name}, mask=False)
