@@ -124,8 +124,7 @@ def noise_by_controls(
         learned = _learn(pairs, changes, np.ones(len(pairs)), undated)
     if _are_enough(pairs, far):
         of_far_pairs = _learn(pairs, changes, years, far)
-        of_far_pairs.source.loc[years <= MOST_YEARS] = None
-        of_far_pairs.source.loc[np.isnan(years)] = None
+        of_far_pairs.source.loc[~(years > MOST_YEARS)] = None
         learned = of_far_pairs.completed_by(learned)
     return learned
 
@@ -142,11 +141,13 @@ def _learn(
     who = pairs[PARTICIPANT].to_numpy()
     line = ChangeWithTime(changes[reference], times[reference], who[reference])
     predicted = line.predict(times, who)
+    years = pairs['years'].to_numpy(np.float64)[reference]
     source = _no_source(len(pairs))
     source['noise_from'] = CONTROLS
     source['noise_controls'] = predicted.n_participants
-    years = pairs['years'].to_numpy(np.float64)[reference]
     source['noise_years'] = round(float(np.median(years)), 2)
+    # Another source may have text or nothing in these columns.
+    source = source.astype(object)
     df = np.broadcast_to(predicted.df[:, np.newaxis], changes.shape)
     return PairNoise(predicted.expected, predicted.noise, predicted.error, df, source)
 
