@@ -360,7 +360,8 @@ def _visits_at_one_site(
     cohort: Cohort, results: pd.DataFrame, linked: pd.Series
 ) -> tuple[pd.DataFrame, str]:
     """Visits that tell of change, of participants with several; and how many were excluded."""
-    sound = _of_several(_visits(cohort)[_is_sound(results)].dropna(subset=['group']))
+    is_sound = _is_sound(results).reindex(cohort.visits.index)
+    sound = _of_several(_visits(cohort)[is_sound].dropna(subset=['group']))
     known = _of_several(sound.dropna(subset=['years']))
     first_site = known.groupby(PARTICIPANT)['site'].transform('first')
     is_linked = linked[known.index].notna()

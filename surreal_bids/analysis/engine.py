@@ -271,9 +271,14 @@ class Analysis:
 
     @cached_property
     def _followed(self) -> tuple[pd.DataFrame | None, pd.DataFrame | None, str]:
-        return follow_visits(
-            self.cohort, self.model, self.all_results, self.fitted, scored=self.scored
-        )
+        results = self.all_results
+        if not self.trained_here and self.trained_on.any():
+            # A visit that the model was trained on differs from a later one for this reason alone.
+            who = self.scored.visits[PARTICIPANT]
+            trained_on = set(who[self.trained_on.reindex(who.index, fill_value=False)])
+            is_held_out = ~who.isin(trained_on).reindex(results.index)
+            results = results.assign(**{HELD_OUT: is_held_out})
+        return follow_visits(self.cohort, self.model, results, self.fitted, scored=self.scored)
 
     @property
     def changes(self) -> pd.DataFrame | None:

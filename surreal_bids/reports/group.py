@@ -342,9 +342,10 @@ def _intervals(low: pd.Series, high: pd.Series) -> list[str | None]:
 
 
 def _change(report: GroupReport) -> dict[str, Any] | None:
-    """Return R-indices over visits, and change per year in patients and controls."""
+    """Return R-indices over visits, change per year of groups, and counts of reliable changes."""
     found, names = report.found, report.found.names
-    if found.group_change is None or not names:
+    changes, reliable = found.changes, found.reliable_changes
+    if found.group_change is None or changes is None or reliable is None or not names:
         return None
     visits = found.scored.visits
     # Who is of two groups in turn is drawn in the first.
@@ -364,8 +365,8 @@ def _change(report: GroupReport) -> dict[str, Any] | None:
         'path': path,
         'table': table,
         'formats': formats,
-        'limits': describe_source(found.changes),
-        'reliable': _reliable(found.reliable_changes),
+        'limits': describe_source(changes),
+        'reliable': _reliable(reliable),
         'false_alarms': FALSE_ALARMS,
     }
 
