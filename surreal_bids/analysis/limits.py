@@ -35,7 +35,8 @@ CONTROLS, MODEL = 'controls', 'model'
 
 DESCRIBED_MODEL = (
     'Limits rest on the noise of volumes that the package knows, from five participants who were '
-    f'scanned twice: this study has fewer than {MIN_PAIRS} pairs of visits of controls.'
+    f'scanned twice: this study has fewer than {MIN_PAIRS} pairs of visits of controls that can be '
+    f'compared and are at most {MOST_YEARS:g} years apart.'
 )
 
 SOURCE_COLUMNS = ('noise_from', 'noise_controls', 'noise_years')

@@ -34,6 +34,7 @@ METHODS = {
     'features': 'volumes', 'n_patterns': 2, 'folds': 5, 'covariates': ('age', 'sex'),
     'icv': 'power', 'harmonized': True, 'adapted_to': 0, 'longitudinal': False,
     'associations': True, 'adjusted_for': 'age, sex, site', 'change': True, 'published': None,
+    'other_groups': [], 'noise_controls': 66,
     'preset': 'sparse', 'candidates': [1, 2, 3], 'members': 10, 'iterations': 3000,
     'map_tissues': ('GM',), 'map_smoothing': 6, 'deviation_maps': (), 'permutations': 0,
     'from_table': False, 'model': None,
@@ -187,7 +188,9 @@ def make_report(folder, kind='full', sizes=(N_CN, N_PT), **changes) -> GroupRepo
         found.images = ImageQuality(table, scores)
         found.flags['sub-05'] = OUTLIER
     title = HOSTILE if kind == 'hostile' else 'Study'
-    methods = METHODS | ({'map_tissues': (), 'change': False} if kind == 'minimal' else {})
+    methods = METHODS | (
+        {'map_tissues': (), 'change': False, 'noise_controls': 0} if kind == 'minimal' else {}
+    )
     return GroupReport(folder / 'out', title, found, **({'methods': methods} | made | changes))
 
 
