@@ -149,6 +149,8 @@ def _learn(
     source['noise_years'] = round(float(np.median(years)), 2)
     # Another source may have text or nothing in these columns.
     source = source.astype(object)
+    # R-indices that never differ are copies, and tell nothing of noise.
+    source.loc[~(predicted.noise > 0).all(axis=1)] = None
     df = np.broadcast_to(predicted.df[:, np.newaxis], changes.shape)
     return PairNoise(predicted.expected, predicted.noise, predicted.error, df, source)
 
