@@ -19,9 +19,10 @@ from surreal_bids.analysis.limits import (
 from surreal_bids.cohort.cohort import Cohort
 from surreal_bids.cohort.roles import column_features
 from surreal_bids.harmonization.options import PreprocessingOptions
-from surreal_bids.rindices.crossfit import HELD_OUT
+from surreal_bids.rindices.crossfit import HELD_OUT, split_people
 from surreal_bids.rindices.measurement_noise import Noise
 from surreal_bids.stats.repeated import limit_of_chances
+from tests.analysis.visits_study import read_visits, write_visits
 from tests.shared_data import shared_data
 
 NAMES = ['r1', 'r2']
@@ -246,6 +247,19 @@ def test_visits_of_a_converter_are_in_order_of_time():
     one = changes[changes['participant_id'] == 'sub-024']
     assert set(one['from_session']) == {'ses-0'}
     assert len(one) == 2
+
+
+def test_who_was_of_another_group_first_is_scored_only(tmp_path):
+    """Models learn from first visits: a later one alone has no fold."""
+    table = write_visits(tmp_path / 'visits.tsv')
+    converters = table['participant_id'].unique()[-6:]
+    is_first = table['session_id'] == 'c'
+    table.loc[table['participant_id'].isin(converters) & is_first, 'diagnosis'] = 'MCI'
+    table.to_csv(tmp_path / 'visits.tsv', sep='\t', index=False)
+    cohort = read_visits(tmp_path / 'visits.tsv', control_label=('CN',), patient_label=('PT',))
+    assert cohort.counts == {'CN': 24, 'PT': 24}
+    assert cohort.apart.visits['group'].value_counts().to_dict() == {'MCI': 6, 'PT': 6}
+    assert split_people(cohort, 3, 0).notna().all()
 
 
 def test_limits_of_half_of_real_controls_hold_in_the_other_half():
