@@ -3,39 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
+from surreal_bids.analysis.limits import (
+    FALSE_ALARMS,
+    SOURCE_COLUMNS,
+    PairNoise,
+    noise_by_controls,
+    noise_by_model,
+)
 from surreal_bids.analysis.statistics import STATISTICS_COLUMNS
-from surreal_bids.cohort.cohort import Cohort
+from surreal_bids.cohort.cohort import FRAMES, Cohort
 from surreal_bids.cohort.roles import ONE_SITE
-from surreal_bids.cohort.visits import NAME
-from surreal_bids.names import GROUP_NAMES, PARTICIPANT, PATIENT, SESSION, column_of
+from surreal_bids.cohort.visits import NAME, in_order
+from surreal_bids.names import CONTROL, GROUP_NAMES, PARTICIPANT, PATIENT, SESSION, Visit, column_of
 from surreal_bids.rindices.crossfit import HELD_OUT, CrossFit
 from surreal_bids.rindices.measurement_noise import (
-    REAL_ERRORS,
     Noise,
     noise_of_indices,
     widening_between_sites,
+    widening_by_shifts,
 )
 from surreal_bids.rindices.model import TableModel
 from surreal_bids.rindices.new_sites import HERE
 from surreal_bids.rindices.preprocessing import Preprocessing
-from surreal_bids.stats.mixed import DIFFERENCE, MIN_YEARS, compare_change
-
-FALSE_ALARMS = 0.05
-"""Share of pairs of visits without any change in which that of some R-index is called reliable."""
+from surreal_bids.stats.mixed import DIFFERENCE, MIN_YEARS, compare_change, slopes_of_participants
+from surreal_bids.stats.repeated import limit_of_chances
 
 CHANGE_COLUMNS = [
     PARTICIPANT,
     *('from_session', 'to_session', 'years', 'order_by', 'site_changed'),
-    *('measure', 'change', 'per_year', 'noise', 'limit', 'reliable'),
+    *('measure', 'change', 'per_year', 'expected', 'noise', 'limit', 'reliable'),
+    *SOURCE_COLUMNS,
 ]
 
 GROUP_COLUMNS = [*STATISTICS_COLUMNS[1:], 'outcome']
@@ -61,6 +67,7 @@ def follow_visits(
     model: TableModel,
     results: pd.DataFrame,
     fitted: CrossFit | None = None,
+    scored: Cohort | None = None,
 ) -> tuple[pd.DataFrame | None, pd.DataFrame | None, str]:
     """Changes of participants and of groups, and which visits the latter exclude.
 
@@ -71,16 +78,42 @@ def follow_visits(
     cohort, model, fitted
         Whom, by which model, and by which models of folds.
     results
-        R-indices of every visit.
+        R-indices of every visit, those of `scored` included.
+    scored
+        The cohort together with participants of other groups; None: there are none.
     """
-    if not cohort.visits[PARTICIPANT].duplicated().any() or not model.pattern_names:
+    everyone = cohort if scored is None else _in_order_of_time(scored)
+    if not everyone.visits[PARTICIPANT].duplicated().any() or not model.pattern_names:
         return None, None, ''
     noise = noise_of_results(cohort, model, fitted)
-    linked = linked_sites(cohort, model, fitted)
-    changes = describe_changes(cohort, results, noise, model.preprocessing, linked)
-    if 'group' not in cohort.visits:
+    if cohort.apart is not None:
+        others = noise_of_indices(model.with_unseen_site('skip'), cohort.apart)
+        noise = Noise(*(pd.concat(tables) for tables in zip(noise, others)))
+    linked = linked_sites(everyone, model, fitted)
+    changes = describe_changes(everyone, results, noise, model.preprocessing, linked)
+    if 'group' not in everyone.visits:
         return changes, None, ''
-    return changes, *compare_groups_over_time(cohort, results, model.pattern_names, linked)
+    return changes, *compare_groups_over_time(everyone, results, model.pattern_names, linked)
+
+
+def _in_order_of_time(cohort: Cohort) -> Cohort:
+    """Sort the visits of each participant, who may have been of two groups."""
+    visits = cohort.visits
+    participant = pd.factorize(visits[PARTICIPANT])[0]
+    years = np.zeros(len(visits))
+    if 'years' in visits:
+        years = visits['years'].fillna(0.0).to_numpy(np.float64)
+    by_label = np.arange(len(visits))
+    if SESSION in visits:
+        place = {visit: number for number, visit in enumerate(in_order(_labels(visits)))}
+        by_label = np.array([place[visit] for visit in _labels(visits)])
+    order = np.lexsort((by_label, years, participant))
+    return replace(cohort, **{name: getattr(cohort, name).iloc[order] for name in FRAMES})
+
+
+def _labels(visits: pd.DataFrame) -> list[Visit]:
+    """Participant and session of each visit."""
+    return list(zip(visits[PARTICIPANT], visits[SESSION].fillna('')))
 
 
 def linked_sites(cohort: Cohort, model: TableModel, fitted: CrossFit | None) -> pd.Series:
@@ -108,6 +141,9 @@ def describe_changes(
 ) -> pd.DataFrame:
     """Compare each visit of a participant with the next, and the last with the first.
 
+    Noise is learned from the controls of the cohort with several visits; where these are too few,
+    it is that of the model. A limit allows for all rated pairs of visits of the participant.
+
     Parameters
     ----------
     cohort
@@ -127,31 +163,75 @@ def describe_changes(
         One row per pair of visits and R-index; `bids/columns.yaml` describes them.
     """
     pairs, values = _pairs(cohort), results[list(noise.sd)]
-    ends = pairs['from'], pairs['to']
-    before, after = (values.loc[end].to_numpy(np.float64) for end in ends)
+    before, after = (values.loc[pairs[end]].to_numpy(np.float64) for end in ('from', 'to'))
     change = after - before
+    is_comparable = _are_comparable(pairs, cohort, results)
+    is_reference = is_comparable & _are_of_controls_at_one_site(pairs, cohort)
+    at_sites = [pairs[end].map(linked) for end in ('from', 'to')]
     moved = pairs['site_changed'].eq('true').to_numpy()
-    widening = widening_between_sites(steps, *(end.map(linked) for end in ends))
-    widening = np.where(moved, widening, 1.0)
-    sd = np.hypot(*(noise.sd.loc[end].to_numpy(np.float64) for end in ends))
-    sd *= np.nan_to_num(widening, nan=1.0)[:, np.newaxis]
-    # Both visits have the same noise, so that it is no better known of their difference.
-    df = np.fmin(*(noise.df.loc[end].to_numpy(np.float64) for end in ends))
-    limit = sd * limit_in_sd(values.shape[1], df)
-    # What was filled in is no measurement, and has more noise than one.
-    sound = _is_sound(results) & cohort.features.notna().all(axis=1).reindex(results.index)
-    judged = np.isfinite(widening) & sound[ends[0]].to_numpy() & sound[ends[1]].to_numpy()
-    known = np.isfinite(change) & np.isfinite(limit) & judged.astype(bool)[:, np.newaxis]
-    reliable = np.where(np.abs(change) > limit, 'true', 'false').astype(object)
-    reliable[~known] = None
+    shifts = np.where(moved, widening_by_shifts(steps, *at_sites), 1.0)
+    # Noise of controls has all that differs between their visits, but not the error of shifts.
+    by_controls = noise_by_controls(pairs, change, is_reference).widened(shifts)
+    by_model = _noise_of_pairs(pairs, noise).widened(
+        np.where(moved, widening_between_sites(steps, *at_sites), 1.0)
+    )
+    chosen = by_controls.completed_by(by_model)
+    is_rated = is_comparable & np.isfinite(shifts)
+    is_known = np.isfinite(change) & (chosen.error > 0) & is_rated[:, np.newaxis]
+    n_pairs = _rated_pairs(pairs, is_known)
+    limit = chosen.error * limit_of_chances(FALSE_ALARMS, change.shape[1], n_pairs, chosen.df)
+    reliable = np.where(np.abs(change - chosen.expected) > limit, 'true', 'false').astype(object)
+    reliable[~is_known] = None
     years = pairs['years'].where(pairs['years'] >= MIN_YEARS).to_numpy(np.float64)[:, np.newaxis]
-    columns = {'change': change, 'per_year': change / years, 'noise': sd, 'limit': limit}
-    table = pairs.loc[pairs.index.repeat(values.shape[1])].assign(
+    columns = {
+        'change': change,
+        'per_year': change / years,
+        'expected': np.where(np.isfinite(chosen.noise), chosen.expected, np.nan),
+        'noise': chosen.noise,
+        'limit': limit,
+    }
+    described = pd.concat([pairs, chosen.source], axis=1)
+    table = described.loc[pairs.index.repeat(change.shape[1])].assign(
         measure=np.tile(list(values), len(pairs)),
         reliable=reliable.ravel(),
         **{name: each.ravel().round(6) for name, each in columns.items()},
     )
     return table.reset_index(drop=True)[CHANGE_COLUMNS]
+
+
+def _are_comparable(
+    pairs: pd.DataFrame, cohort: Cohort, results: pd.DataFrame
+) -> NDArray[np.bool_]:
+    """Whether R-indices of both visits can be compared.
+
+    Volumes that were filled in are no measurements, and have more noise than one.
+    """
+    complete = cohort.features.notna().all(axis=1).reindex(results.index)
+    is_sound = _is_sound(results) & complete
+    both = is_sound.loc[pairs['from']].to_numpy() & is_sound.loc[pairs['to']].to_numpy()
+    return np.asarray(both, dtype=bool)
+
+
+def _are_of_controls_at_one_site(pairs: pd.DataFrame, cohort: Cohort) -> NDArray[np.bool_]:
+    """Whether noise can be learned from both visits."""
+    is_control = cohort.groups == CONTROL
+    both = is_control.loc[pairs['from']].to_numpy() & is_control.loc[pairs['to']].to_numpy()
+    return both & pairs['site_changed'].ne('true').to_numpy()
+
+
+def _noise_of_pairs(pairs: pd.DataFrame, noise: Noise) -> PairNoise:
+    """Return the noise of changes by that of visits."""
+    sd = [noise.sd.loc[pairs[end]].to_numpy(np.float64) for end in ('from', 'to')]
+    df = [noise.df.loc[pairs[end]].to_numpy(np.float64) for end in ('from', 'to')]
+    # Both visits have the same noise, so that it is no better known of their difference.
+    return noise_by_model(np.hypot(*sd), np.fmin(*df))
+
+
+def _rated_pairs(pairs: pd.DataFrame, is_known: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Number of rated pairs of visits of the participant of each pair: (n_pairs, 1)."""
+    rated = pd.Series(is_known.any(axis=1).astype(float), pairs.index)
+    of_participant = rated.groupby(pairs[PARTICIPANT]).transform('sum')
+    return of_participant.clip(lower=1.0).to_numpy()[:, np.newaxis]
 
 
 def _pairs(cohort: Cohort) -> pd.DataFrame:
@@ -208,21 +288,10 @@ def _is_sound(results: pd.DataFrame) -> pd.Series:
     return results[HELD_OUT].astype(bool)
 
 
-def limit_in_sd(n_measures: int, df: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Least reliable change in standard deviations of noise, where so many are looked at.
-
-    Of independent measures without a change, one or more exceeds it in `FALSE_ALARMS` of the cases
-    (Sidak). That noise is known from few people only, with `df` degrees of freedom, makes it
-    larger, as Student's t tells; that real errors exceed it, by `REAL_ERRORS`.
-    """
-    of_each = 1 - (1 - FALSE_ALARMS) ** (1 / n_measures)
-    return np.asarray(REAL_ERRORS * stats.t.isf(of_each / 2, df))
-
-
 def compare_groups_over_time(
     cohort: Cohort, results: pd.DataFrame, names: Sequence[str], linked: pd.Series
 ) -> tuple[pd.DataFrame, str]:
-    """Compare change per year of R-indices between patients and controls.
+    """Compare change per year of R-indices between controls and each other group.
 
     Only visits whose R-indices can be compared, at the site of the participant's first such visit
     (at any, where no site of the participant is known). If that visit is at one of the `linked`
@@ -230,45 +299,58 @@ def compare_groups_over_time(
 
     Returns
     -------
-    table : DataFrame with `GROUP_COLUMNS`, three rows per R-index
+    table : DataFrame with `GROUP_COLUMNS`, three rows per R-index, and two per other group
         Mean change per year of patients minus controls with its 95 % interval, p, and p corrected
-        for the number of R-indices (Holm, 1979); that of controls, and of patients; numbers of
-        participants with two visits or more; and `outcome`, which says why nothing was compared if
-        so.
+        for the number of R-indices (Holm, 1979); that of controls, and of patients; the difference
+        and the mean of each other group; numbers of participants who are compared; and `outcome`,
+        which says why nothing was compared if so.
     excluded : str
         How many visits were excluded and why, in words; may be empty.
     """
     used, excluded = _visits_at_one_site(cohort, results, linked)
+    is_compared = cohort.groups.isin(GROUP_NAMES).reindex(results.index)
+    is_in_sample = HELD_OUT in results and not results.loc[is_compared, HELD_OUT].any()
+    labels = sorted(set(cohort.groups.dropna()) - set(GROUP_NAMES))
     rows = []
     for name in names:
-        own = _of_several(used[results.loc[used.index, name].notna()])
-        of_group = own.groupby(PARTICIPANT)['group'].first().value_counts()
-        counts = {word: of_group.get(group, 0) for group, word in GROUP_NAMES.items()}
-        found: dict[str, dict[str, float]] | str = TRAINED_ON
-        if HELD_OUT not in results or results[HELD_OUT].any():
-            found = compare_change(
-                results.loc[own.index, name],
-                own['years'],
-                own[PARTICIPANT],
-                own['group'] == PATIENT,
-            )
-        outcome, known = (found, {}) if isinstance(found, str) else ('compared', found)
-        counts = {DIFFERENCE: sum(counts.values()), **counts}
-        rows += [
-            {
-                'index': name,
-                'measure': measure,
-                'n': n,
-                'outcome': outcome,
-                **known.get(measure, {}),
-            }
-            for measure, n in counts.items()
-        ]
-    table = pd.DataFrame(rows, columns=GROUP_COLUMNS)
-    p = table['p'].dropna()
-    if len(p):
-        table.loc[p.index, 'p_corrected'] = multipletests(p, method='holm')[1]
-    return table, excluded
+        visits = used[results.loc[used.index, name].notna()].assign(value=results[name])
+        # A participant of two groups in turn counts as of the first.
+        visits['group'] = visits.groupby(PARTICIPANT)['group'].transform('first')
+        for group in (PATIENT, *labels):
+            of_two = visits[visits['group'].isin([CONTROL, group])]
+            rows += [{'index': name, **row} for row in _rows_of_group(of_two, group, is_in_sample)]
+    return _corrected(pd.DataFrame(rows, columns=GROUP_COLUMNS)), excluded
+
+
+def _rows_of_group(visits: pd.DataFrame, group: str, is_in_sample: bool) -> list[dict[str, Any]]:
+    """Compare a group with controls; these have a row of their own beside patients.
+
+    Numbers are those of participants who are compared: with a change per year.
+    """
+    label = GROUP_NAMES.get(group, group)
+    slopes = slopes_of_participants(visits['value'], visits['years'], visits[PARTICIPANT])
+    group_of = visits.groupby(PARTICIPANT)['group'].first().reindex(slopes.index)
+    n_controls, n_group = int((group_of == CONTROL).sum()), int((group_of == group).sum())
+    compared: dict[str, dict[str, float]] | str = TRAINED_ON
+    if not is_in_sample:
+        compared = compare_change(
+            visits['value'], visits['years'], visits[PARTICIPANT], visits['group'] == group, label
+        )
+    outcome, estimates = (compared, {}) if isinstance(compared, str) else ('compared', compared)
+    difference = {'measure': f'{label} minus controls', 'n': n_controls + n_group}
+    rows = [difference | estimates.get(DIFFERENCE, {})]
+    if group == PATIENT:
+        of_controls = {'measure': GROUP_NAMES[CONTROL], 'n': n_controls}
+        rows.append(of_controls | estimates.get(GROUP_NAMES[CONTROL], {}))
+    rows.append({'measure': label, 'n': n_group} | estimates.get(GROUP_NAMES[PATIENT], {}))
+    return [{**row, 'outcome': outcome} for row in rows]
+
+
+def _corrected(table: pd.DataFrame) -> pd.DataFrame:
+    """Correct p of each comparison for the number of R-indices."""
+    for _, rows in table.dropna(subset=['p']).groupby('measure'):
+        table.loc[rows.index, 'p_corrected'] = multipletests(rows['p'], method='holm')[1]
+    return table
 
 
 TRAINED_ON = 'R-indices are computed in sample; use --folds'
@@ -278,7 +360,8 @@ def _visits_at_one_site(
     cohort: Cohort, results: pd.DataFrame, linked: pd.Series
 ) -> tuple[pd.DataFrame, str]:
     """Visits that tell of change, of participants with several; and how many were excluded."""
-    sound = _of_several(_visits(cohort)[_is_sound(results)].dropna(subset=['group']))
+    is_sound = _is_sound(results).reindex(cohort.visits.index)
+    sound = _of_several(_visits(cohort)[is_sound].dropna(subset=['group']))
     known = _of_several(sound.dropna(subset=['years']))
     first_site = known.groupby(PARTICIPANT)['site'].transform('first')
     is_linked = linked[known.index].notna()

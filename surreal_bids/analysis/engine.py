@@ -15,6 +15,7 @@ import pandas as pd
 
 from surreal_bids.analysis.change import follow_visits, sites_of
 from surreal_bids.analysis.image_quality import OUTLIERS, ImageQuality
+from surreal_bids.analysis.limits import count_reliable
 from surreal_bids.analysis.statistics import (
     associate,
     compare_groups,
@@ -30,7 +31,7 @@ from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.harmonization.covariates import CN_MEAN, CN_SD
 from surreal_bids.harmonization.quality import HarmonizationQuality, assess_harmonization
 from surreal_bids.model.agreement import NO_PATTERN
-from surreal_bids.names import PARTICIPANT
+from surreal_bids.names import GROUP_NAMES, PARTICIPANT, PATIENT
 from surreal_bids.rindices.crossfit import (
     HELD_OUT,
     MIN_REPRODUCED,
@@ -215,10 +216,35 @@ class Analysis:
         """Partial correlations of R-indices with other measures, in patients."""
         return self._associated[0]
 
+    @cached_property
+    def _associated_in_others(self) -> tuple[pd.DataFrame, dict[str, str]]:
+        """Associations within each group of other participants, and what was not tested."""
+        tables: list[pd.DataFrame] = []
+        untested: dict[str, str] = {}
+        first = self.scored.first_visits()
+        for label in self.other_groups:
+            members = first.select(first.groups == label)
+            covariates, measures = members.covariates_and_measures()
+            indices = self.all_results.loc[members.visits.index, self.names]
+            table, reasons = associate(measures, indices, covariates)
+            tables.append(table.assign(group=label))
+            untested |= {f'{what} in {label}': reason for what, reason in reasons.items()}
+        return _concatenate(tables), untested
+
+    @property
+    def other_groups(self) -> list[str]:
+        """Labels of participants who are neither controls nor patients."""
+        return sorted({str(label) for label in self.scored.groups.dropna()} - set(GROUP_NAMES))
+
+    @property
+    def associations_of_others(self) -> pd.DataFrame:
+        """Partial correlations within each other group, its label in `group`; may be empty."""
+        return self._associated_in_others[0]
+
     @property
     def untested(self) -> Mapping[str, str]:
         """Measures that were not tested, and the reasons."""
-        return self._associated[1]
+        return self._associated[1] | self._associated_in_others[1]
 
     @cached_property
     def quality(self) -> HarmonizationQuality | None:
@@ -275,7 +301,14 @@ class Analysis:
 
     @cached_property
     def _followed(self) -> tuple[pd.DataFrame | None, pd.DataFrame | None, str]:
-        return follow_visits(self.cohort, self.model, self.results, self.fitted)
+        results = self.all_results
+        if not self.trained_here and self.trained_on.any():
+            # A visit that the model was trained on differs from a later one for this reason alone.
+            who = self.scored.visits[PARTICIPANT]
+            trained_on = set(who[self.trained_on.reindex(who.index, fill_value=False)])
+            is_held_out = ~who.isin(trained_on).reindex(results.index)
+            results = results.assign(**{HELD_OUT: is_held_out})
+        return follow_visits(self.cohort, self.model, results, self.fitted, scored=self.scored)
 
     @property
     def changes(self) -> pd.DataFrame | None:
@@ -287,6 +320,15 @@ class Analysis:
         """Change per year in either group; None where everyone has one visit."""
         return self._followed[1]
 
+    @cached_property
+    def reliable_changes(self) -> pd.DataFrame | None:
+        """Participants with a reliable change in each group; None where everyone has one visit."""
+        if self.changes is None:
+            return None
+        first = self.scored.first_visits()
+        groups = first.groups.set_axis(first.visits[PARTICIPANT])
+        return count_reliable(self.changes, groups)
+
     @property
     def excluded_visits(self) -> str:
         """How many visits are excluded from the change per year, in words; may be empty."""
@@ -295,9 +337,16 @@ class Analysis:
     @cached_property
     def statistics(self) -> pd.DataFrame:
         """All statistics of groups: a row for each estimate; see `gather`."""
-        names = ('separation', 'group difference', 'association', 'change per year')
-        tables = self.separation, self.differences, self.associations, self.group_change
-        return gather(dict(zip(names, tables)))
+        in_patients = self.associations.assign(group=GROUP_NAMES[PATIENT])
+        return gather(
+            {
+                'separation': self.separation,
+                'group difference': self.differences,
+                'association': _concatenate([in_patients, self.associations_of_others]),
+                'change per year': self.group_change,
+                'reliable change': self.reliable_changes,
+            }
+        )
 
     @cached_property
     def cautions(self) -> list[Caution]:
@@ -435,6 +484,12 @@ def store_flags(flags: Iterable[Flag]) -> str:
 def read_flags(text: object) -> list[Flag]:
     """Read what `store_flags` wrote; no flags where nothing is stored."""
     return [Flag(*flag) for flag in json.loads(text)] if isinstance(text, str) else []
+
+
+def _concatenate(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Concatenate the tables that have rows; an empty table without any."""
+    with_rows = [table for table in tables if len(table)]
+    return pd.concat(with_rows, ignore_index=True) if with_rows else pd.DataFrame()
 
 
 def _together(cohort: Cohort) -> Cohort:

@@ -16,9 +16,9 @@ import pandas as pd
 
 from surreal_bids import __version__
 from surreal_bids.analysis.asymmetry import DIFFERENCE, MIN_CONTROLS, SIDE, USUAL
-from surreal_bids.analysis.change import FALSE_ALARMS
 from surreal_bids.analysis.engine import Analysis, describe_flags
 from surreal_bids.analysis.image_quality import FEWEST_IMAGES, OUTLYING
+from surreal_bids.analysis.limits import FALSE_ALARMS, MIN_PAIRS, MOST_YEARS
 from surreal_bids.analysis.patterns import LEAST_CHANGE, LEAST_ENLARGEMENT
 from surreal_bids.bids.outputs import Column, describe_columns, output_path
 from surreal_bids.cautions import R_INDICES, Caution
@@ -65,7 +65,9 @@ CONSTANTS = {
     'least_change': LEAST_CHANGE,
     'least_enlargement': LEAST_ENLARGEMENT,
     'min_for_centiles': MIN_FOR_CENTILES,
+    'min_pairs': MIN_PAIRS,
     'min_years': MIN_YEARS,
+    'most_years': MOST_YEARS,
     'noise': describe_noise(),
     'norm_people': NORM_PEOPLE,
     'outlying': OUTLYING,

@@ -26,7 +26,10 @@ PLUS_MINUS = ' \N{PLUS-MINUS SIGN} '
 STATISTICS_COLUMNS = (
     *('analysis', 'index', 'measure', 'estimate', 'low', 'high', 'p', 'p_corrected', 'n'),
 )
-"""Columns of the table of all statistics, and of its parts, which may have more."""
+"""Columns of all parts of the table of statistics, which may have more."""
+
+GATHERED_COLUMNS = ('analysis', 'group', *STATISTICS_COLUMNS[1:])
+"""Columns of the table of all statistics."""
 
 
 def separate(cohort: Cohort, indices: pd.DataFrame) -> pd.DataFrame:
@@ -299,7 +302,7 @@ def _to_numbers(column: pd.Series) -> tuple[pd.Series, str | None] | str:
 
 def gather(tables: Mapping[str, pd.DataFrame | None]) -> pd.DataFrame:
     """Gather tables of statistics, by the name of the analysis, in one."""
-    columns = list(STATISTICS_COLUMNS)
+    columns = list(GATHERED_COLUMNS)
     known = [
         table.assign(analysis=name).reindex(columns=columns)
         for name, table in tables.items()

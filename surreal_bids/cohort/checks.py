@@ -140,9 +140,12 @@ class Study:
 
     @property
     def main(self) -> pd.Series:
-        """Whether each visit is of a control or a patient; everyone without groups."""
+        """Whether each visit is of a control or a patient since the first; all without groups."""
         of_two = self.group.isin((CONTROL, PATIENT))
-        return of_two if of_two.any() else ~of_two
+        if not of_two.any():
+            return ~of_two
+        # Models learn from first visits: who was of another group then is scored only.
+        return of_two & of_two.groupby(self.participant).transform('first')
 
     @property
     def controls(self) -> pd.Series:

@@ -173,7 +173,7 @@ def plot_quality(scores: pd.DataFrame) -> Figure:
 
 @mpl.rc_context(STYLE)
 def plot_trajectories(course: pd.DataFrame, names: Sequence[str]) -> Figure:
-    """Draw R-indices over years, a line for each participant.
+    """Draw R-indices over years, a line for each participant and a panel for each group.
 
     Parameters
     ----------
@@ -182,24 +182,26 @@ def plot_trajectories(course: pd.DataFrame, names: Sequence[str]) -> Figure:
     names
         The R-indices.
     """
-    figure = _new_figure(3.6)
-    panels = figure.subplots(1, len(names), squeeze=False)[0]
-    for axes, name in zip(panels, names):
-        for group, colour in group_colours([str(each) for each in course['group']]).items():
-            mine = course[course['group'] == group]
-            lines = [rows[['years', name]].to_numpy() for _, rows in mine.groupby(PARTICIPANT)]
-            label = f'{GROUP_NAMES.get(group, group)} (n = {len(lines)})'
+    colours = group_colours([str(group) for group in course['group']])
+    figure = _new_figure(0.8 + 2.2 * len(names))
+    panels = figure.subplots(len(names), len(colours), squeeze=False, sharex=True, sharey='row')
+    for row, name in zip(panels, names):
+        row[0].set_ylabel(f'{name} (R-index)')
+        for axes, (group, colour) in zip(row, colours.items()):
+            members = course[course['group'] == group]
+            courses = members.groupby(PARTICIPANT)[['years', name]]
+            lines = [visits.to_numpy() for _, visits in courses]
             style = '--' if group == CONTROL else '-'
-            drawn = LineCollection(lines, colors=colour, linestyles=style, label=label)
+            drawn = LineCollection(lines, colors=colour, linestyles=style)
             drawn.set(linewidth=1, alpha=0.6)
             axes.add_collection(drawn)
             _draw_as_image(drawn, len(lines))
-        axes.autoscale_view()
-        axes.set(title=name, xlabel='years since the first visit')
-        _tidy(axes)
-    panels[0].set_ylabel('R-index')
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc='outside upper center', ncols=4, frameon=False)
+            axes.autoscale_view()
+            _tidy(axes)
+    for axes, group in zip(panels[0], colours):
+        n_members = course.loc[course['group'] == group, PARTICIPANT].nunique()
+        axes.set_title(f'{GROUP_NAMES.get(group, group)} (n = {n_members})')
+    figure.supxlabel('years since the first visit')
     return figure
 
 

@@ -16,6 +16,7 @@ from surreal_bids.analysis.asymmetry import in_words
 from surreal_bids.analysis.engine import Analysis, describe_flags
 from surreal_bids.analysis.headlines import headline
 from surreal_bids.analysis.image_quality import FEWEST_IMAGES, OUTLIERS
+from surreal_bids.analysis.limits import FALSE_ALARMS, describe_source
 from surreal_bids.analysis.maps import VoxelMaps
 from surreal_bids.analysis.patterns import values_by_region
 from surreal_bids.analysis.statistics import describe_indices
@@ -157,6 +158,7 @@ def write_group_report(report: GroupReport) -> Path:
         means=describe_indices(found.first_visits.dropna(subset=['group']), found.names),
         participants=_participants(report),
         associations=_associations(found.associations),
+        associations_of_others=_associations(found.associations_of_others),
         untested=pd.DataFrame(found.untested.items(), columns=['measure', 'reason']),
         change=change,
         maps=[_tissue(report, tissue, maps) for tissue, maps in report.voxel_maps.items()],
@@ -357,17 +359,18 @@ def _associations(table: pd.DataFrame) -> pd.DataFrame:
     if table.empty:
         return table
     higher = [f' = {level}' if isinstance(level, str) else '' for level in table['higher_level']]
-    return pd.DataFrame(
-        {
-            'measure': table['measure'].astype(str) + higher,
-            'R-index': table['index'],
-            'n': table['n'],
-            'r': table['estimate'],
-            '95% interval': _intervals(table['low'], table['high']),
-            'p': table['p'],
-            'p (FDR)': table['p_corrected'],
-        }
-    )
+    columns = {
+        'measure': table['measure'].astype(str) + higher,
+        'R-index': table['index'],
+        'n': table['n'],
+        'r': table['estimate'],
+        '95% interval': _intervals(table['low'], table['high']),
+        'p': table['p'],
+        'p (FDR)': table['p_corrected'],
+    }
+    if 'group' in table:
+        columns = {'group': table['group'], **columns}
+    return pd.DataFrame(columns)
 
 
 def _intervals(low: pd.Series, high: pd.Series) -> list[str | None]:
@@ -376,11 +379,16 @@ def _intervals(low: pd.Series, high: pd.Series) -> list[str | None]:
 
 
 def _change(report: GroupReport) -> dict[str, Any] | None:
-    """Return R-indices over visits, and change per year in patients and controls."""
+    """Return R-indices over visits, change per year of groups, and counts of reliable changes."""
     found, names = report.found, report.found.names
-    if found.group_change is None or not names:
+    changes, reliable = found.changes, found.reliable_changes
+    if found.group_change is None or changes is None or reliable is None or not names:
         return None
-    course = found.cohort.visits.assign(group=found.cohort.groups).join(found.results[names])
+    visits = found.scored.visits
+    # Who is of two groups in turn is drawn in the first.
+    group = found.scored.groups.groupby(visits[PARTICIPANT]).transform('first')
+    course = visits.assign(group=group).join(found.all_results[names])
+    course = course.sort_values('years', kind='stable') if 'years' in course else course
     course = course.dropna(subset=[name for name in ('years', 'group', *names) if name in course])
     course = course[course[PARTICIPANT].duplicated(keep=False)]
     path = None
@@ -390,7 +398,30 @@ def _change(report: GroupReport) -> dict[str, Any] | None:
     formats = dict.fromkeys(('estimate', 'low', 'high'), '{:.3f}')
     formats |= dict.fromkeys(('p', 'p (Holm)'), '{:.2g}')
     table = found.group_change.rename(columns={'index': 'R-index', 'p_corrected': 'p (Holm)'})
-    return {'path': path, 'table': table, 'formats': formats}
+    return {
+        'path': path,
+        'table': table,
+        'formats': formats,
+        'limits': describe_source(changes),
+        'reliable': _reliable(reliable),
+        'false_alarms': FALSE_ALARMS,
+    }
+
+
+def _reliable(table: pd.DataFrame) -> pd.DataFrame:
+    """Return how many participants have a reliable change, beside the number expected by chance."""
+    share = [f'{share:.0%}' for share in table['estimate']]
+    low, high = (table[end].map('{:.0%}'.format) for end in ('low', 'high'))
+    return pd.DataFrame(
+        {
+            'group': table['group'],
+            'participants': table['n'],
+            'with a reliable change': table['n_reliable'],
+            'expected by chance': table['n_expected'],
+            'share': share,
+            '95% interval': low + ' to ' + high,
+        }
+    )
 
 
 def _harmonization(report: GroupReport) -> Path | None:

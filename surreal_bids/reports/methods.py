@@ -121,6 +121,8 @@ def describe_group_methods(found: Analysis, asked: Mapping[str, Any]) -> dict[st
         'longitudinal': combat is not None and combat.shift_error_ is not None,
         'associations': not found.associations.empty,
         'adjusted_for': next(iter(found.associations['adjusted_for'].dropna()), ''),
+        'other_groups': found.other_groups,
+        'noise_controls': _controls_of_limits(found),
         'change': found.group_change is not None and bool(found.group_change['p'].notna().any()),
         'published': imported.get('Title')
         and imported.get('Citation')
@@ -132,6 +134,14 @@ def describe_group_methods(found: Analysis, asked: Mapping[str, Any]) -> dict[st
         **defaults,
         **asked,
     }
+
+
+def _controls_of_limits(found: Analysis) -> int:
+    """Return how many controls limits of changes were learned from; 0 if from none."""
+    if found.changes is None:
+        return 0
+    numbers = found.changes['noise_controls'].dropna()
+    return int(numbers.max()) if len(numbers) else 0
 
 
 def _is_harmonized(found: Analysis) -> bool:

@@ -20,6 +20,7 @@ from markupsafe import Markup
 from surreal_bids.analysis.asymmetry import BOTH, DIFFERENCE, SIDE, USUAL
 from surreal_bids.analysis.engine import read_flags
 from surreal_bids.analysis.image_quality import OUTLIERS
+from surreal_bids.analysis.limits import FALSE_ALARMS, describe_source
 from surreal_bids.analysis.outputs import Individual
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.cautions import FIGURES, R_INDICES, VOLUMES, Caution, unite
@@ -473,6 +474,8 @@ def write_individual(
         course=_course(one),
         share=_share(one),
         changes=_changes(one),
+        limits='' if one.changes.empty else describe_source(one.changes),
+        false_alarms=FALSE_ALARMS,
     )
     with changing_parts(root, one.label) as current_parts:
         current_parts[RINDICES] = made_from, content
@@ -755,6 +758,7 @@ def _changes(one: Individual) -> pd.DataFrame:
         'measure': 'R-index',
         'change': 'change',
         'per_year': 'per year',
+        'expected': 'expected',
         'noise': 'noise',
         'limit': 'limit',
         'reliable': 'exceeds the limit',

@@ -172,6 +172,26 @@ def widening_between_sites(
     before, after : Series of shape (n_pairs,)
         Sites of the earlier and the later visit.
     """
+    combat, widening = steps.combat, widening_by_shifts(steps, before, after)
+    if combat is None or not np.isfinite(widening).any():
+        return widening
+    varying = ~np.isin(steps.structures.names, combat.constant_)
+    size = 1.0 if steps.options.icv == 'power' else np.abs(steps.normaliser.mean_[varying])
+    # Volumes divided by the head size have its error, and not that of the scale of the image.
+    common = HEAD_SIZE if steps.options.icv == 'proportion' else SHARED
+    own, shared = noise_of_features(steps.structures)['sd'], _noise_table()['noise'][common]
+    expected = np.hypot(own.to_numpy()[varying], shared)
+    excess = float(np.median(np.square(combat.scale_ / size / expected)))
+    return np.sqrt(max(1.0, excess)) * widening
+
+
+def widening_by_shifts(
+    steps: Preprocessing, before: pd.Series, after: pd.Series
+) -> NDArray[np.float64]:
+    """How much more noise a change between two sites has by the error of their shift (n_pairs,).
+
+    Of noise that includes all variation between visits; see :func:`widening_between_sites`.
+    """
     combat = steps.combat
     widening = np.full(len(before), np.nan)
     if combat is None or combat.shift_error_ is None:
@@ -180,14 +200,7 @@ def widening_between_sites(
     codes = np.array([before.map(code), after.map(code)], dtype=np.float64)
     known = np.isfinite(codes).all(axis=0)
     error = combat.shift_error_[tuple(codes[:, known].astype(np.intp))]
-    varying = ~np.isin(steps.structures.names, combat.constant_)
-    size = 1.0 if steps.options.icv == 'power' else np.abs(steps.normaliser.mean_[varying])
-    # Volumes divided by the head size have its error, and not that of the scale of the image.
-    common = HEAD_SIZE if steps.options.icv == 'proportion' else SHARED
-    own, shared = noise_of_features(steps.structures)['sd'], _noise_table()['noise'][common]
-    expected = np.hypot(own.to_numpy()[varying], shared)
-    excess = float(np.median(np.square(combat.scale_ / size / expected)))
-    widening[known] = np.sqrt(max(1.0, excess)) * (1 + np.sqrt(error / 2))
+    widening[known] = 1 + np.sqrt(error / 2)
     return widening
 
 

@@ -22,8 +22,44 @@ ROUNDING = 1e-12
 """A change that is a smaller share of the values than this is none."""
 
 
+def slopes_of_participants(
+    values: pd.Series, years: pd.Series, participant: pd.Series
+) -> pd.Series:
+    """Return the change per year of each participant: one least-squares slope.
+
+    Parameters
+    ----------
+    values, years, participant : of shape (n_visits,)
+        As of :func:`compare_change`.
+
+    Returns
+    -------
+    Series of shape (n_participants,)
+        By participant; all 0 where nothing changes but for rounding.
+    """
+    table = pd.DataFrame(
+        {
+            'value': values.to_numpy(np.float64),
+            'years': years.to_numpy(np.float64),
+            'who': participant.to_numpy(),
+        }
+    ).dropna()
+    times = table.groupby('who')['years'].transform
+    table = table[times('max') - times('min') >= MIN_YEARS]
+    centred = table[['value', 'years']] - table.groupby('who')[['value', 'years']].transform('mean')
+    products = centred.mul(centred['years'], axis=0).groupby(table['who']).sum()
+    slopes = products['value'] / products['years']
+    if centred['value'].abs().max() <= ROUNDING * table['value'].abs().max():
+        return 0.0 * slopes
+    return slopes
+
+
 def compare_change(
-    values: pd.Series, years: pd.Series, participant: pd.Series, is_patient: pd.Series
+    values: pd.Series,
+    years: pd.Series,
+    participant: pd.Series,
+    is_patient: pd.Series,
+    label: str = 'patients',
 ) -> dict[str, dict[str, float]] | str:
     """Compare the change per year of patients with that of controls.
 
@@ -36,6 +72,8 @@ def compare_change(
     values, years, participant, is_patient : of shape (n_visits,)
         The measure; time since some visit; who; and of which group. Participants with one visit, or
         visits less than `MIN_YEARS` apart, are excluded.
+    label
+        What patients are called where they are too few.
 
     Returns
     -------
@@ -43,27 +81,16 @@ def compare_change(
         Mean slopes (`estimate`) of `controls` and `patients`, and `DIFFERENCE` of these with its
         95 % interval (`low`, `high`) and two-sided `p`. The reason, where nothing can be compared.
     """
-    table = pd.DataFrame(
-        {
-            'value': values.to_numpy(np.float64),
-            'years': years.to_numpy(np.float64),
-            'who': participant.to_numpy(),
-            'patient': is_patient.to_numpy(bool),
-        }
-    ).dropna()
-    times = table.groupby('who')['years'].transform
-    table = table[times('max') - times('min') >= MIN_YEARS]
-    centred = table[['value', 'years']] - table.groupby('who')[['value', 'years']].transform('mean')
-    products = centred.mul(centred['years'], axis=0).groupby(table['who']).sum()
-    slopes = products['value'] / products['years']
-    is_patient = table.groupby('who')['patient'].first()
-    for group, own in (('patients', is_patient), ('controls', ~is_patient)):
-        if own.sum() < MIN_PARTICIPANTS:
+    slopes = slopes_of_participants(values, years, participant)
+    of_visits = pd.Series(is_patient.to_numpy(bool), participant.to_numpy())
+    is_patient = of_visits.groupby(level=0).first().reindex(slopes.index)
+    for group, members in ((label, is_patient), ('controls', ~is_patient)):
+        if members.sum() < MIN_PARTICIPANTS:
             return (
-                f'{int(own.sum())} {group} have R-indices at two visits of known dates; '
+                f'{int(members.sum())} {group} have R-indices at two visits of known dates; '
                 f'{MIN_PARTICIPANTS} are needed'
             )
-    if centred['value'].abs().max() <= ROUNDING * table['value'].abs().max():
+    if slopes.eq(0).all():
         return 'nothing changes'
     patients, controls = slopes[is_patient], slopes[~is_patient]
     test = stats.ttest_ind(patients, controls, equal_var=False)

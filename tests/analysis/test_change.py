@@ -11,11 +11,11 @@ from surreal_bids.analysis.change import (
     compare_groups_over_time,
     describe_changes,
     follow_visits,
-    limit_in_sd,
     linked_sites,
     noise_of_results,
     sites_of,
 )
+from surreal_bids.analysis.limits import FALSE_ALARMS
 from surreal_bids.cohort.roles import ONE_SITE
 from surreal_bids.rindices.crossfit import (
     HELD_OUT,
@@ -27,6 +27,7 @@ from surreal_bids.rindices.crossfit import (
 from surreal_bids.rindices.measurement_noise import REAL_ERRORS, noise_of_indices
 from surreal_bids.rindices.model import TableModel
 from surreal_bids.rindices.new_sites import HERE
+from surreal_bids.stats.repeated import limit_of_chances
 from tests.analysis.visits_study import OPTIONS, read_visits, write_visits
 
 pytestmark = pytest.mark.usefixtures('few_draws')
@@ -53,8 +54,9 @@ def results(cohort, model):
 
 
 def describe(cohort, results, model, noise=None):
-    """Changes of participants of sites that were not compared."""
+    """Changes at sites that were not compared; without controls, noise is that of the model."""
     noise = noise or noise_of_indices(model, cohort)
+    cohort = replace(cohort, visits=cohort.visits.assign(group='PT'))
     linked = linked_sites(cohort, model, None)
     return describe_changes(cohort, results, noise, model.preprocessing, linked)
 
@@ -98,7 +100,7 @@ def test_a_change_beyond_its_limit_is_reliable(cohort, model, changes):
     sd, df = (each.loc['sub-0054_ses-a'] for each in noise_of_indices(model, cohort))
     earlier = noise_of_indices(model, cohort).sd.loc['sub-0054_ses-c']
     np.testing.assert_allclose(rows['noise'][NAMES], np.hypot(sd, earlier), rtol=1e-3)
-    limit = rows['noise'][NAMES] * limit_in_sd(2, df.to_numpy())
+    limit = REAL_ERRORS * rows['noise'][NAMES] * limit_of_chances(FALSE_ALARMS, 2, 3, df)
     np.testing.assert_allclose(rows['limit'][NAMES], limit, rtol=0.05)
     beyond = np.where(changes['change'].abs() > changes['limit'], 'true', 'false')
     assert (changes['reliable'] == beyond).all()
@@ -107,21 +109,11 @@ def test_a_change_beyond_its_limit_is_reliable(cohort, model, changes):
     assert (changes.loc[~patient, 'reliable'] == 'false').all()
 
 
-@pytest.mark.parametrize('df', [5, 15, 1e6])
-@pytest.mark.parametrize('n', [1, 3])
-def test_few_without_a_change_have_any_beyond_its_limit(n, df):
-    rng = np.random.default_rng(0)
-    shape = 20_000, n
-    changes = REAL_ERRORS * rng.normal(size=shape)
-    learned = np.sqrt(rng.chisquare(df, shape) / df)
-    any_beyond = (np.abs(changes) > learned * limit_in_sd(n, np.full(n, df))).any(axis=1)
-    assert any_beyond.mean() == pytest.approx(0.05, abs=0.006)
-
-
 def test_limits_hold_for_errors_as_large_as_those_of_people_scanned_twice():
     """They exceeded limits by the noise alone in 15 % of comparisons of three R-indices."""
     errors = 1.23 * np.random.default_rng(0).normal(size=(40_000, 3))
-    beyond = (np.abs(errors) > limit_in_sd(3, np.full(3, np.inf))).any(axis=1)
+    limit = REAL_ERRORS * limit_of_chances(FALSE_ALARMS, 3, 1, np.inf)
+    beyond = (np.abs(errors) > limit).any(axis=1)
     assert beyond.mean() < 0.055
 
 

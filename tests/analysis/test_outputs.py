@@ -8,7 +8,7 @@ import pytest
 from surreal_bids.analysis.change import CHANGE_COLUMNS
 from surreal_bids.analysis.outputs import CONSTANTS, EXCLUDED, TABLES, write_described
 from surreal_bids.analysis.patterns import PATTERN_COLUMNS
-from surreal_bids.analysis.statistics import STATISTICS_COLUMNS
+from surreal_bids.analysis.statistics import GATHERED_COLUMNS
 from surreal_bids.bids.outputs import _data_dictionary, describe_columns, output_names
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.names import CONTROL, PATIENT
@@ -20,7 +20,7 @@ def test_the_columns_that_are_written_are_those_described():
     written = {
         'changes': CHANGE_COLUMNS,
         'patterns': PATTERN_COLUMNS,
-        'statistics': STATISTICS_COLUMNS,
+        'statistics': GATHERED_COLUMNS,
     }
     for name, columns in written.items():
         assert list(describe_columns(name, **CONSTANTS)) == list(columns)

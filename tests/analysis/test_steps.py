@@ -18,6 +18,7 @@ from surreal_bids.analysis.patterns import (
     paint_regions,
     values_by_region,
 )
+from surreal_bids.analysis.statistics import associate
 from surreal_bids.cohort.cohort import Cohort, read_cohort
 from surreal_bids.config import TrainingOptions
 from surreal_bids.model.training import pattern_changes
@@ -153,6 +154,29 @@ def test_other_groups_are_scored_and_shown_and_excluded_participants_have_a_reas
     assert 'MCI' in found.differences
     compared = pd.read_csv(tmp_path / 'statistics.tsv', sep='\t')
     assert compared.loc[compared['analysis'] == 'group difference', 'n'].max() == len(main)
+
+
+@pytest.mark.slow
+def test_other_groups_have_associations_with_the_same_adjustments(cohort, selected, tmp_path):
+    model, results = selected
+    is_other = np.arange(len(cohort)) % 3 == 0
+    score = pd.DataFrame({'score': results['r1'].round(4).map(str)}, cohort.visits.index)
+    cohort = replace(cohort, others=score)
+    apart = cohort.select(is_other)
+    apart = replace(apart, visits=apart.visits.assign(group='MCI'))
+    main = replace(cohort.select(~is_other), apart=apart)
+    found = Analysis(cohort=main, model=model, results=model.apply(main), adapted=False)
+    write_tables(found, {'statistics': tmp_path / 'statistics.tsv'})
+    table = pd.read_csv(tmp_path / 'statistics.tsv', sep='\t')
+    table = table[table['analysis'] == 'association'].set_index(['group', 'index'])
+    assert set(table.index.get_level_values('group')) == {'patients', 'MCI'}
+    assert table.loc[('MCI', 'r1'), 'estimate'] == pytest.approx(1, abs=0.01)
+    covariates, measures = apart.covariates_and_measures()
+    alone, _ = associate(measures, results.loc[apart.visits.index, found.names], covariates)
+    np.testing.assert_allclose(table.loc['MCI', 'p_corrected'], alone['p_corrected'], rtol=1e-5)
+    adjusted = found.associations_of_others['adjusted_for']
+    assert set(adjusted) == set(found.associations['adjusted_for'])
+    assert (found.associations_of_others['group'] == 'MCI').all()
 
 
 @pytest.mark.slow

@@ -290,7 +290,8 @@ def test_visits_are_described_and_people_counted_once(tmp_path):
     check_structure(page)
     for words in ('ses-2, the last of 2', 'Regional contributions', 'Changes of R-indices'):
         assert words in page.words, words
-    assert changes['reliable'].isna().all(), 'the noise of such regions is not known'
+    assert set(changes['noise_from']) == {'controls'}
+    assert changes['reliable'].notna().all(), 'noise is that of changes of controls'
     assert 'Change over visits' in Page(tmp_path / 'out' / 'group.html').words
     assert_described(tmp_path / 'out', 'changes.tsv')
 

@@ -12,6 +12,7 @@ import pandas as pd
 
 from surreal_bids.analysis.engine import Flag, flags_of_result, store_flags
 from surreal_bids.analysis.image_quality import ImageQuality
+from surreal_bids.analysis.limits import count_reliable
 from surreal_bids.analysis.maps import VoxelMaps
 from surreal_bids.analysis.outputs import GroupTables, find_reference
 from surreal_bids.analysis.statistics import (
@@ -44,6 +45,7 @@ METHODS = {
     'features': 'volumes', 'n_patterns': 2, 'folds': 5, 'covariates': ('age', 'sex'),
     'icv': 'power', 'harmonized': True, 'adapted_to': 0, 'longitudinal': False,
     'associations': True, 'adjusted_for': 'age, sex, site', 'change': True, 'published': None,
+    'other_groups': [], 'noise_controls': 66,
     'preset': 'sparse', 'candidates': [1, 2, 3], 'members': 10, 'iterations': 3000,
     'map_tissues': ('GM',), 'map_smoothing': 6, 'deviation_maps': (), 'permutations': 0,
     'from_table': False, 'model': None,
@@ -142,6 +144,8 @@ def make_found(kind, folder, sizes=(N_CN, N_PT)) -> SimpleNamespace:
         columns=[*STATISTICS_COLUMNS[1:], 'higher_level', 'adjusted_for'],
     )
     change = {'index': ['r1'], 'estimate': [0.031], 'p': [0.02], 'p_corrected': [0.02]}
+    changes = pd.DataFrame({'participant_id': ['sub-01'], 'years': 2.0, 'reliable': 'true'})
+    changes[['noise_from', 'noise_controls', 'noise_years']] = 'controls', 66, 1.2
     caution = Caution(f'Few controls ({name})', 'Numbers are uncertain', 'Add controls', MODEL)
     return SimpleNamespace(
         cohort=cohort,
@@ -156,10 +160,13 @@ def make_found(kind, folder, sizes=(N_CN, N_PT)) -> SimpleNamespace:
         first_visits=results.assign(group=cohort.groups),
         patterns=patterns,
         associations=associations if full else associations.iloc[:0],
+        associations_of_others=pd.DataFrame(),
         untested={'ptid': 'an id'} if full else {},
         separation=pd.DataFrame({'index': ['r1'], 'measure': ['AUC'], 'estimate': [0.8123]}),
         differences=compare_groups(cohort),
         group_change=pd.DataFrame(change) if full else None,
+        changes=changes,
+        reliable_changes=count_reliable(changes, pd.Series({'sub-01': 'CN'})),
         excluded_visits='',
         sites=pd.DataFrame({'site': [f'{name} 1'], 'participants': [42]}),
         quality=None,
@@ -230,7 +237,7 @@ def make_report(folder, kind='full', sizes=(N_CN, N_PT), **changes) -> GroupRepo
     title = HOSTILE if kind == 'hostile' else 'Study'
     methods = dict(METHODS)
     if kind in ('minimal', 'unsupported'):
-        methods |= {'map_tissues': (), 'change': False}
+        methods |= {'map_tissues': (), 'change': False, 'noise_controls': 0}
     if unsupported:
         methods['n_patterns'] = 0
     return GroupReport(folder / 'out', title, found, **({'methods': methods} | made | changes))
@@ -294,8 +301,9 @@ def make_tables(root, kind='full', **changes) -> GroupTables:
         {
             'participant_id': 'sub-01', 'from_session': 'ses-1', 'to_session': 'ses-2',
             'years': 2.0, 'order_by': 'date', 'site_changed': False, 'measure': ['r1'],
-            'change': [0.2], 'per_year': [0.1], 'noise': [0.05], 'limit': [0.1],
-            'reliable': [True],
+            'change': [0.2], 'per_year': [0.1], 'expected': [0.01], 'noise': [0.05],
+            'limit': [0.1], 'reliable': [True], 'noise_from': ['controls'],
+            'noise_controls': [66], 'noise_years': [1.2],
         }
     )  # fmt: skip
     made = {'contributions': parts, 'changes': steps, **changes}

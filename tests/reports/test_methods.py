@@ -19,6 +19,7 @@ GROUP = METHODS | {
     'n_controls': 50, 'n_patients': 70, 'n_features': 139, 'n_structures': 0, 'averaged': False,
     'harmonized': False, 'covariates': (),
     'icv': 'none', 'associations': False, 'adjusted_for': '', 'change': False, 'folds': 0,
+    'other_groups': [], 'noise_controls': 0,
     'preset': 'iclr2022', 'candidates': [], 'map_tissues': (), 'map_smoothing': 0,
 }  # fmt: skip
 
@@ -74,6 +75,10 @@ CASES = [
     (None, {'associations': True, 'n_patterns': 0, 'candidates': (1, 2), 'map_tissues': ('GM',)},
      ['No pattern is supported'], ['rank correlation', 'describe the patterns']),
     (None, {'change': True}, ['one least-squares slope per participant'], []),
+    (None, {'change': True, 'other_groups': ['MCI', 'SCD']},
+     ['between patients, MCI, SCD and controls'], ['reliable']),
+    (None, {'noise_controls': 67}, ['repeated visits of controls (n = 67)', '5 %'], []),
+    (None, {'associations': True, 'other_groups': ['MCI', 'SCD']}, ['within MCI and SCD'], []),
     (None, {'associations': True}, ['by rank', 'Benjamini'], ['voxel by voxel', 'partial']),
     (None, {'associations': True, 'adjusted_for': 'age, site'},
      ['by partial rank correlation, adjusted for age, site,'], []),

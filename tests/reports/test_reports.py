@@ -28,7 +28,7 @@ from surreal_bids.imaging.quality import LEAST_OVERLAP
 from surreal_bids.model.agreement import NO_PATTERN
 from surreal_bids.reports import flags, participant
 from surreal_bids.reports.card import card_text, meanings_of, pattern_words, verdict
-from surreal_bids.reports.figures import GROUPS, PATTERNS, group_colours
+from surreal_bids.reports.figures import GROUPS, PATTERNS, group_colours, plot_trajectories
 from surreal_bids.reports.group import write_group_report
 from surreal_bids.reports.mosaics import Background
 from surreal_bids.reports.pages import render, table, write_page
@@ -235,6 +235,17 @@ def test_groups_and_patterns_have_colours_of_their_own():
     colours = group_colours(['MCI', 'PT', 'CN', 'SMC'])
     assert list(colours) == ['CN', 'PT', 'MCI', 'SMC']
     assert len(set(colours.values())) == 4
+
+
+def test_change_over_visits_has_a_panel_for_each_group_and_r_index():
+    years = np.tile([0.0, 1.2], 8)
+    course = pd.DataFrame({'years': years, 'r1': years / 10, 'r2': 0.5})
+    course['participant_id'] = np.repeat([f'sub-{number}' for number in range(8)], 2)
+    course['group'] = np.repeat(['CN', 'PT', 'MCI', 'CN'], 4)
+    figure = plot_trajectories(course, ['r1', 'r2'])
+    titles = [axes.get_title() for axes in figure.axes]
+    assert titles == ['controls (n = 4)', 'patients (n = 2)', 'MCI (n = 2)', '', '', '']
+    assert [len(axes.collections[0].get_segments()) for axes in figure.axes] == [4, 2, 2] * 2
 
 
 def test_the_card_names_levels_origins_and_warnings_and_rounds_ages():
