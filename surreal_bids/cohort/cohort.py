@@ -78,6 +78,7 @@ from surreal_bids.tables import (
     read_sessions,
     read_visit_table,
     to_numbers,
+    with_aliases,
     with_sessions,
 )
 from surreal_bids.text import alternatives, counted, list_briefly
@@ -355,12 +356,18 @@ def read_cohort(
     """
     measured = volumes if isinstance(volumes, Table) else None
     if isinstance(volumes, (str, Path)):
-        measured = read_visit_table(Path(volumes), options.id_column)
+        # With two tables, --id-column may be of one of them: `lh.aparc.thickness` of FreeSurfer.
+        measured = read_visit_table(Path(volumes), options.id_column, named=participants is None)
     people = measured
     if participants is not None:
         people = read_visit_table(Path(participants), options.id_column, named=measured is None)
+    if isinstance(volumes, (str, Path)) and people is not None:
+        _require_id_column(options.id_column, measured or people, people)
     if people is None:
         raise TypeError('a table of volumes or of participants is needed')
+    if measured is not None and people is not measured:
+        people = with_aliases(people, measured.aliases)
+        measured = with_aliases(measured, people.aliases)
     if measured is None:
         options, model = _before_volumes(people, options, model)
     reader = _Reader(
@@ -453,6 +460,11 @@ class _Reader:
         return self.measured is self.people
 
     @property
+    def aliases(self) -> dict[str, Visit]:
+        """Other names of visits of a longitudinal stream."""
+        return {**self.people.aliases, **self.measured.aliases}
+
+    @property
     def prefix(self) -> str:
         """Prefix of the ids."""
         return max(self.people.prefix, self.measured.prefix)
@@ -491,7 +503,9 @@ class _Reader:
         if self.options.exclude is not None:
             everyone = {*listed, *self.people.visits}
             path, ids = self.options.exclude, self.options.id_column
-            by_hand = read_exclusions(path, self.visits, everyone, ids, self.is_measured)
+            by_hand = read_exclusions(
+                path, self.visits, everyone, ids, self.is_measured, self.aliases
+            )
             self.reasons = by_hand | self.reasons
 
     def without_rows(self) -> Reasons:
@@ -621,6 +635,7 @@ class _Reader:
         participants = {self.visits[name][0] for name in known.text.index}
         for path in dict.fromkeys(self.options.phenotype):
             table = read_visit_table(path, self.options.id_column, named=False)
+            table = with_aliases(table, self.aliases)
             if participants.isdisjoint(who for who, _ in table.visits):
                 raise DataError(
                     f'{path}: has none of the visits of the analysis; write ids as in '
@@ -755,6 +770,19 @@ class _Reader:
 OFTEN_OTHER, YEARS_APART = 0.1, 1.0
 """Share of participants with different values in two tables, and years between two ages, that cause
 a warning."""
+
+
+def _require_id_column(name: str | None, volumes: Table, people: Table) -> None:
+    """Refuse a column of ids that neither table has."""
+    found = {volumes.id_column.lower(), people.id_column.lower()}
+    if name is None or name.lower() in found:
+        return
+    columns = dict.fromkeys((*volumes.columns, *people.columns))
+    raise DataError(
+        f'{volumes.source}, {people.source}: neither has the column {name} of --id-column; '
+        f'{alternatives([name], columns)}; ids were found in {volumes.id_column} and '
+        f'{people.id_column}, which need no option'
+    )
 
 
 def _require_same_ids(volumes: Table, people: Table) -> None:

@@ -96,6 +96,51 @@ def test_ids_are_written_as_in_the_tables(tmp_path):
         assert set(read(tmp_path, study).visits['participant_id']) == set(names)
 
 
+LONGITUDINAL = {
+    'scan and base': lambda number, session: f'T{session}_{number}.long.{number}_base',
+    'scan': lambda number, session: f'T{session}_{number}',
+    'base': lambda number, session: f'{number}_base',
+    'participant': lambda number, session: number,
+}
+"""What the table of participants may call a scan of FreeSurfer's longitudinal stream."""
+
+
+@pytest.mark.parametrize(
+    ('measured', 'described'),
+    [*(('scan and base', name) for name in LONGITUDINAL), ('scan', 'scan and base')],
+)
+def test_visits_of_a_longitudinal_stream_are_of_one_participant(tmp_path, measured, described):
+    study = make_study()
+    numbers = [label.removeprefix('sub-') for label in study.features.index]
+    volumes, people = [], []
+    for session in (1, 2):
+        scans = [LONGITUDINAL[measured](number, session) for number in numbers]
+        rows = [LONGITUDINAL[described](number, session) for number in numbers]
+        volumes.append((study.features + session).set_axis(scans))
+        people.append(study.people.assign(age=study.people['age'] + session).set_axis(rows))
+    study.features = pd.concat(volumes).rename_axis('ID')
+    study.people = pd.concat(people).rename_axis('ID')
+    study.people = study.people[~study.people.index.duplicated()]
+    (tmp_path / 'poor.csv').write_text('ID\nT2_003\n')
+    cohort = read(tmp_path, study, exclude=tmp_path / 'poor.csv')
+    assert cohort.counts == {'CN': 30, 'PT': 41}
+    assert len(cohort) == 141
+    assert list(cohort.exclusions.index) == ['003_ses-T2']
+    assert set(cohort.first_visits().visits['session_id']) == {'ses-T1'}
+
+
+def test_the_column_of_ids_is_named_for_the_table_that_has_it(tmp_path):
+    study = make_study()
+    study.features = study.features.rename_axis('lh.aparc.volume')
+    study.people = study.people.rename_axis('Code')
+    assert len(read(tmp_path, study, id_column='Code')) == 71
+    with pytest.raises(DataError, match=r'(?s)participants.tsv: no column Code2.*--id-column'):
+        read(tmp_path, study, id_column='Code2')
+    study.people = study.people.rename_axis('ID')
+    with pytest.raises(DataError, match=r'volumes.tsv, .*: neither has the column Code of'):
+        read(tmp_path, study, id_column='Code')
+
+
 def test_participants_can_be_chosen(tmp_path):
     labels = tuple(f'{k:03}' for k in range(10, 70))
     assert len(read(tmp_path, make_study(), participant_label=labels)) == 60
