@@ -133,7 +133,8 @@ NAMES: dict[Role, tuple[str, ...]] = {
     'age': (
         'age', 'ageatscan', 'agescan', 'ageyears', 'ageinyears', 'ageyrs', 'ageatvisit', 'ageatmri',
         'agemri', 'ageatsession', 'ageatexam', 'ptage', 'ageatentry', 'ageatbaseline', 'agebl',
-        'agebaseline',
+        'agebaseline', 'ageatmr', 'agemr', 'mrage', 'mriage', 'scanage', 'ageatmriscan', 'ageyr',
+        'ageatimaging', 'ageatassessment', 'ageattest', 'ageattesting', 'ageatacquisition',
     ),
     'sex': (
         'sex', 'gender', 'ptgender', 'ptsex', 'biologicalsex', 'sexatbirth', 'mf', 'sexmf',

@@ -41,7 +41,13 @@ from surreal_bids.rindices.crossfit import (
     in_sample,
     warn_of_not_held_out,
 )
-from surreal_bids.rindices.model import SEEN, TableModel, digests_of_rows
+from surreal_bids.rindices.model import (
+    ADDED_SITES,
+    SEEN,
+    TAUGHT_BY,
+    TableModel,
+    digests_of_rows,
+)
 from surreal_bids.rindices.new_sites import are_children
 from surreal_bids.rindices.preprocessing import COMPLETE, INCOMPLETE, NONE_BEYOND, prepare_inputs
 from surreal_bids.rindices.uncertainty import add_standing, with_centiles
@@ -130,6 +136,8 @@ class Analysis:
         words = [flag_words(row) for row in results.to_dict('records')]
         for young, own in zip(are_children(self.model, self.scored)[results.index], words):
             own += [f'age{BEYOND}'] * bool(young)
+        for taught, own in zip(self.taught_site[results.index], words):
+            own += [TAUGHT] * bool(taught)
         if self.image_flags is not None:
             more = self.image_flags.reindex(results.index).fillna('')
             words = [[*own, *filter(None, [of_image])] for own, of_image in zip(words, more)]
@@ -228,14 +236,27 @@ class Analysis:
         return rows.isin(self.model.notes.get(SEEN, ()))
 
     @cached_property
+    def taught_site(self) -> pd.Series:
+        """Whether a site was added to the model from the volumes of each visit in `scored`."""
+        digests: set[str] = set()
+        for site in self.model.notes.get(ADDED_SITES, {}).values():
+            digests.update(site.get(TAUGHT_BY, ()))
+        if not digests:
+            return pd.Series(False, self.scored.features.index)
+        rows = digests_of_rows(self.scored.features, self.model.preprocessing.features.names)
+        return rows.isin(digests)
+
+    @cached_property
     def separation(self) -> pd.DataFrame:
         """How well patients and controls are told apart by models that did not learn from them.
 
         Empty in sample, and where an applied model was adapted to the controls; see `separate`.
         """
-        is_honest = True if self.fitted else ~self.trained_on & (not self.adapted)
-        complete = self.results['status'] == COMPLETE
-        known = self.cohort.select((complete & is_honest).reindex(self.cohort.visits.index))
+        is_honest = self.results['status'] == COMPLETE
+        if not self.fitted:
+            taught = self.taught_site.reindex(self.cohort.visits.index)
+            is_honest &= ~self.trained_on & ~taught & (not self.adapted)
+        known = self.cohort.select(is_honest.reindex(self.cohort.visits.index))
         return separate(known, self.results[self.names])
 
     @cached_property
@@ -345,6 +366,7 @@ STATUS_FLAGS = {
 }
 OUTSIDE = 'volumes unlike the training participants'
 ANOTHER_FOLD = 'pattern not reproduced in the fold'
+TAUGHT = 'site learned from this participant'
 BEYOND, IMPUTED = ' outside the training range', ' imputed'
 """Flags of R-indices; the last two follow names of covariates, and a number of regions."""
 

@@ -6,6 +6,7 @@ Everything that is only unlikely warns. All stops are reported together.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -106,6 +107,8 @@ MANY_OUTSIDE = 0.2
 
 MISSING_CODES = (-9999.0, -999.0, -99.0, -9.0, -8.0, -4.0, -1.0, 99.0, 999.0, 9999.0, 99999.0)
 """Numbers that stand for missing values."""
+
+NUMBER = re.compile(r'\d[\d,.]*')
 
 MAX_CODES = 5
 """Number of distinct values up to which a column holds codes, where -1 can be valid."""
@@ -214,12 +217,25 @@ def other_unit(study: Study) -> Iterator[Finding]:
             yield from _unexpected(study.logs.median(), _expected_volumes(study))
     if study.icv is None:
         return
+    yield from _mixed_units(study.icv)
     low, high = _usual_head_size(study)
     median = study.icv[study.icv > 0].median()
     if not low <= median <= high and np.isfinite(median):
         yield Finding(
             f'{study.icv.name} has a median of {plain_number(median)}, but '
             f'{plain_number(low)} to {plain_number(high)} mm3 is expected'
+        )
+
+
+def _mixed_units(sizes: pd.Series) -> Iterator[Finding]:
+    """Find head sizes that are in another unit than most, unless they are few."""
+    logs = np.log10(sizes[(sizes > 0) & ~missing_codes(sizes)])
+    distance = logs - logs.quantile(interpolation='lower')
+    other_unit = distance[distance.abs() > np.log10(OTHER_UNIT)]
+    if len(other_unit) > MOST_WRONG * len(sizes):
+        yield Finding(
+            f'{sizes.name} of {list_briefly(other_unit.index, 5)} is about '
+            f'{_factor(other_unit.median())} than that of others: units are mixed'
         )
 
 
@@ -333,6 +349,8 @@ def copies(study: Study) -> Iterator[Finding]:
 
 def _may_be_alike(features: pd.DataFrame) -> bool:
     """Tell whether different participants may have the same numbers: few or rounded regions."""
+    if len(features) < MIN_ALIKE:
+        return False
     numbers = features.fillna(0.0).to_numpy(np.float64)
     columns = _independent_columns(numbers)
     return len(columns) >= MIN_ALIKE and _expected_by_chance(numbers[:, columns], 0.0) > CHANCE
@@ -514,11 +532,12 @@ def _related_from(n_participants: int) -> float:
 
 
 def constant(study: Study) -> Iterator[Finding]:
-    """Numeric covariates and head sizes that are the same in all controls."""
+    """Numeric covariates and head sizes that are the same, or missing, in all controls."""
     known = study.people[study.controls].select_dtypes('number')
     if study.model is None and len(known) > 1:
         for name in known.columns[known.nunique() < 2]:
-            yield Finding(f'{name} is the same in all controls')
+            is_known = known[name].notna().any()
+            yield Finding(f'{name} is {"the same" if is_known else "missing"} in all controls')
 
 
 def few_controls(study: Study) -> Iterator[Finding]:
@@ -659,9 +678,18 @@ def require_groups(study: Study, reasons: Reasons, both: bool) -> None:
 
 
 def summarise_reasons(reasons: Collection[str], most: int = 5) -> str:
-    """Count the exclusions for each of the most frequent reasons, in one line."""
-    kinds = pd.Series(list(reasons), dtype=object).value_counts()
-    listed = [f'{count} for "{reason}"' for reason, count in kinds.head(most).items()]
+    """Count the exclusions for each of the most frequent reasons, in one line.
+
+    Reasons that differ only in numbers are of one kind.
+    """
+    texts = pd.Series(list(reasons), dtype=object)
+    of_kind = texts.groupby(texts.map(lambda reason: NUMBER.sub('0', reason)), sort=False)
+    kinds = of_kind.size().sort_values(ascending=False, kind='stable')
+    listed = []
+    for kind, count in kinds.head(most).items():
+        different = of_kind.get_group(kind).unique()
+        like = 'for' if len(different) == 1 else 'for reasons like'
+        listed.append(f'{count} {like} "{different[0]}"')
     return ', '.join(listed) + ', ...' * (len(kinds) > most) or 'nobody'
 
 

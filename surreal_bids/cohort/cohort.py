@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.optimize import linear_sum_assignment
 
 from surreal_bids.cautions import CHECK_LIST, GROUP_SECTIONS, HARMONIZATION, PARTICIPANTS, Caution
 from surreal_bids.cohort.checks import (
+    MAX_LEVELS,
     Reasons,
     Study,
     missing_codes,
@@ -46,6 +48,7 @@ from surreal_bids.cohort.visits import (
     in_order,
     order_visits,
     visit_columns,
+    warn_of_changed_groups,
     warn_of_visits,
 )
 from surreal_bids.config import CohortOptions, check_config
@@ -606,7 +609,12 @@ class _Reader:
         people = () if self.alone else self.people.columns
         named = (*options.covariates, options.icv_column, options.site_column)
         used = {*people, *filter(None, named), self.groups.column}
-        chosen = choose_features(table, used, self.alone)
+        try:
+            chosen = choose_features(table, used, self.alone)
+        except DataError as error:
+            raise self.exchanged() or error from error
+        if len(chosen.wanted) < MIN_FEATURES and (exchanged := self.exchanged()):
+            raise exchanged
         if len(chosen.wanted) < MIN_FEATURES:
             unused = list_briefly((f'{n} ({why})' for n, why in chosen.unused.items()), 3)
             raise DataError(
@@ -614,6 +622,23 @@ class _Reader:
                 f'{MIN_FEATURES} are needed; not used: {unused or "none"}'
             )
         return chosen
+
+    def exchanged(self) -> DataError | None:
+        """Say that the tables seem to be exchanged, if only that of participants has volumes."""
+        if self.alone:
+            return None
+        n_measured, n_described = (
+            sum(role_of(name) is None for name in table.columns if table.share_of_numbers(name) > 0)
+            for table in (self.measured, self.people)
+        )
+        if n_described < max(MIN_FEATURES, OFTEN_MORE * n_measured):
+            return None
+        return DataError(
+            f'{self.measured.source}: the table of volumes has '
+            f'{counted(n_measured, "column")} that may be regions, but {self.people.source} has '
+            f'{n_described}; the tables seem to be exchanged: give that of volumes as TABLE or '
+            '--roi-table, and that of participants with --participants or as participants.tsv'
+        )
 
     def choose_columns(self, known: Table) -> tuple[PreprocessingOptions, dict[str, str]]:
         """Choose columns; a model that cannot learn sites uses those that it was trained with."""
@@ -689,6 +714,7 @@ class _Reader:
             *missed,
             *self.features.cautions,
             *warn_of_visits(cohort.visits, known.text, cohort.people),
+            *warn_of_changed_groups(everyone.visits),
             *self.contradictions(names),
             *codes,
         )
@@ -745,15 +771,14 @@ class _Reader:
     def contradictions(self, names: Sequence[str]) -> Iterator[Caution]:
         """Warn of ages, sexes and diagnoses that differ between the two tables."""
         visits = {name: self.visits[name] for name in names}
-        first, second = (table.of(visits).text for table in (self.people, self.measured))
+        first, second = (table.of(visits) for table in (self.people, self.measured))
         roles: tuple[Role, ...] = () if self.alone else ('age', 'sex', 'diagnosis')
         for role in roles:
-            name, other = column_of(first, role), column_of(second, role)
+            name, other = column_of(first.columns, role), column_of(second.columns, role)
             if name is None or other is None:
                 continue
-            pair = pd.DataFrame({'one': first[name], 'two': second[other]}).dropna()
-            meant = pair.map(lambda word: sex_of(word) or letters_of(word))
-            differ = meant['one'] != meant['two']
+            pair = pd.DataFrame({'one': first.names(name), 'two': second.names(other)}).dropna()
+            differ = _disagree(pair['one'].map(_meaning), pair['two'].map(_meaning))
             if role == 'age':
                 differ = pair.apply(to_numbers).diff(axis=1)['two'].abs() > YEARS_APART
             if differ.mean() > OFTEN_OTHER:
@@ -767,9 +792,46 @@ class _Reader:
                 )
 
 
+OFTEN_MORE = 3
+"""How many times more columns of numbers make a table of participants look like one of volumes."""
+
 OFTEN_OTHER, YEARS_APART = 0.1, 1.0
 """Share of participants with different values in two tables, and years between two ages, that cause
 a warning."""
+
+
+def _meaning(word: str) -> str:
+    """Reduce a word for a sex or a diagnosis to what it means; numbers stay as they are."""
+    is_word = any(map(str.isalpha, word))
+    return sex_of(word) or (letters_of(word) if is_word else word)
+
+
+def _disagree(one: pd.Series, two: pd.Series) -> pd.Series:
+    """Mark rows of two columns that disagree, if both code the same fact.
+
+    Codes may differ, as F and M beside 0 and 1, and one column may divide a group of the other.
+    """
+    differ = one != _translated(two, one)
+    differ_reversed = two != _translated(one, two)
+    return differ if differ.mean() <= differ_reversed.mean() else differ_reversed
+
+
+def _translated(words: pd.Series, target: pd.Series) -> pd.Series:
+    """Replace words that `target` lacks by those of its other words that go with them most often.
+
+    Each of these stands for at least one word, if there are enough.
+    """
+    own = ~words.isin(target.unique())
+    counts = pd.crosstab(words[own], target[own & ~target.isin(words.unique())])
+    if counts.empty or max(counts.shape) > MAX_LEVELS:
+        return words
+    sources, meanings = list(counts.index), list(counts.columns)
+    meaning: dict[str, str] = {}
+    if len(sources) >= len(meanings):
+        meaning.update(zip(sources, map(str, counts.idxmax(axis=1))))
+    for row, column in zip(*linear_sum_assignment(counts.to_numpy(), maximize=True)):
+        meaning[sources[row]] = meanings[column]
+    return words.map(lambda word: meaning.get(word, word))
 
 
 def _require_id_column(name: str | None, volumes: Table, people: Table) -> None:
