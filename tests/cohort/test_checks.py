@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surreal_bids.cohort.checks import CHECKS
+from surreal_bids.cohort.checks import CHECKS, summarise_reasons
 from surreal_bids.cohort.cohort import read_cohort
 from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import DataError
@@ -53,6 +53,8 @@ STOPS = {
     'one region in cm3': (
         lambda v, p: (v.assign(**{v.columns[0]: v.iloc[:, 0] / 1000}), p), 'other regions suggest'),
     'icv in cm3': (lambda v, p: (v, p.assign(icv=p['icv'] / 1000)), 'icv has a median of'),
+    'some icv in cm3': (
+        lambda v, p: (v, put(p, 'icv', 1500.0, slice(0, 30))), 'than that of others: units are'),
     'months': (lambda v, p: (v, p.assign(age=p['age'] * 12)), 'like months'),
     'birth years': (lambda v, p: (v, p.assign(age=1950 + p['age'] % 9)), 'like birth years'),
     'centred ages': (lambda v, p: (v, p.assign(age=p['age'] - 70)), 'like centred ages'),
@@ -85,6 +87,19 @@ def test_what_is_named_but_constant_stops(tmp_path):
     options = {'icv': 'proportion', 'icv_column': 'icv', 'covariates': ('age',)}
     with pytest.raises(DataError, match=r'(?s)age is the same in all .*icv is the same in all '):
         read(tmp_path, volumes, people.assign(icv=1.5e6, age=70), **options)
+
+
+def test_a_covariate_that_nobody_has_is_not_constant(tmp_path):
+    volumes, people = study()
+    with pytest.raises(DataError, match='age is missing in all controls; correct it'):
+        read(tmp_path, volumes, people.assign(age=np.nan), covariates=('age', 'sex'))
+
+
+def test_reasons_that_differ_in_numbers_are_one():
+    reasons = ['icv is 1,423.5 (median 140)', 'icv is 7 (median 140)', 'age is missing']
+    assert summarise_reasons(reasons) == (
+        '2 for reasons like "icv is 1,423.5 (median 140)", 1 for "age is missing"'
+    )
 
 
 def test_a_covariate_that_equals_the_group_stops(tmp_path):

@@ -213,6 +213,27 @@ def test_a_model_can_be_applied_without_controls(tmp_path, groups):
     assert any('not adapted' in text.found for text in cohort.warnings) == (groups == 'known')
 
 
+@pytest.mark.parametrize(
+    ('words', 'groups'),
+    [
+        (['AD'], {'PT': 12}),
+        (['AD', 'FTD'], {'PT': 12}),
+        (['AD', 'MCI'], {'PT': 6}),
+        (['XYZ'], {}),
+    ],
+)
+def test_patients_without_controls_keep_their_group(tmp_path, words, groups):
+    needs = requirements(read(tmp_path, make_study()))
+    study = make_study(n_cn=0, n_pt=12, seed=1)
+    study.people['diagnosis'] = np.resize(words, 12)
+    found = read_cohort(
+        *study.write(tmp_path), CohortOptions(), model=needs, groups='compared', adapt=False
+    )
+    assert len(found) == 12
+    assert found.groups.dropna().value_counts().to_dict() == groups
+    assert any(note.startswith('Groups: ') for note in found.notes) == bool(groups)
+
+
 def test_codes_of_sex_are_those_of_the_model(tmp_path):
     study = make_study()
     words = study.people['sex']
@@ -289,6 +310,42 @@ def test_tables_that_contradict_each_other_are_told(tmp_path):
     assert [w.found for w in warnings if 'disagree' in w.found] == [
         'age: participants.tsv and volumes.tsv disagree for 71 of 71 visits, such as sub-001'
     ]
+
+
+CODED = {
+    'codes': (lambda words: words.map({'CN': '0', 'PT': '1', 'F': '0', 'M': '1'}), 0),
+    'the authors': (lambda words: words.map({'CN': '-1', 'PT': '1', 'F': '2', 'M': '1'}), 0),
+    'other words': (lambda words: words.map({'CN': 'HC', 'PT': 'AD', 'F': 'Fem', 'M': 'Mas'}), 0),
+    'divided': (lambda words: words + np.where(words.index > 'sub-050', '1', '2'), 0),
+    'exchanged rows': (lambda words: words[::-1].to_numpy(), 2),
+    'exchanged codes': (lambda words: words.map({'CN': 0, 'PT': 1, 'F': 0, 'M': 1})[::-1].array, 2),
+    'exchanged words': (lambda words: words.map({'CN': 'PT', 'PT': 'CN', 'F': 'M', 'M': 'F'}), 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize('name', CODED)
+def test_other_codes_are_no_contradiction(tmp_path, name):
+    change, n_warnings = CODED[name]
+    study = make_study()
+    for column in ('diagnosis', 'sex'):
+        study.features[column] = change(study.people[column])
+    found = [w.found for w in read(tmp_path, study).warnings if 'disagree' in w.found]
+    assert len(found) == n_warnings
+
+
+@pytest.mark.parametrize('columns', [['diagnosis', 'age', 'sex'], ['diagnosis', 'age', 'mmse']])
+def test_exchanged_tables_are_named(tmp_path, columns):
+    study = make_study()
+    study.features, study.people = study.people.assign(mmse=28)[columns], study.features
+    with pytest.raises(DataError, match=r'volumes.tsv: .*participants.tsv has 32; the tables seem'):
+        read(tmp_path, study)
+
+
+def test_one_head_size_is_listed(tmp_path):
+    study = make_study()
+    study.people['brainsize'] = study.people['icv'] * 0.8
+    uses = read(tmp_path, study, icv_column='brainsize').uses.set_index('column')['taken_for']
+    assert uses[['brainsize', 'icv']].tolist() == ['head size', 'not used: head size']
 
 
 def test_a_covariate_is_the_column_that_is_used(tmp_path):
