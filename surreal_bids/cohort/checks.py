@@ -682,14 +682,14 @@ def summarise_reasons(reasons: Collection[str], most: int = 5) -> str:
 
     Reasons that differ only in numbers are of one kind.
     """
-    texts = pd.Series(list(reasons), dtype=object)
-    of_kind = texts.groupby(texts.map(lambda reason: NUMBER.sub('0', reason)), sort=False)
-    kinds = of_kind.size().sort_values(ascending=False, kind='stable')
+    of_kind: dict[str, list[str]] = {}
+    for reason in reasons:
+        of_kind.setdefault(NUMBER.sub('0', reason), []).append(reason)
+    kinds = sorted(of_kind.values(), key=len, reverse=True)
     listed = []
-    for kind, count in kinds.head(most).items():
-        different = of_kind.get_group(kind).unique()
-        like = 'for' if len(different) == 1 else 'for reasons like'
-        listed.append(f'{count} {like} "{different[0]}"')
+    for similar in kinds[:most]:
+        like = 'for' if len(set(similar)) == 1 else 'for reasons like'
+        listed.append(f'{len(similar)} {like} "{similar[0]}"')
     return ', '.join(listed) + ', ...' * (len(kinds) > most) or 'nobody'
 
 

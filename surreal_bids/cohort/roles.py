@@ -387,7 +387,7 @@ def describe_corrections(
 
 def _why_unused(cells: pd.Series) -> str:
     """Say why a column about participants cannot be corrected for."""
-    return f'{cells.name} has {"one value" if cells.notna().any() else "no value"}'
+    return f'{cells.name} has {"at most one value" if cells.notna().any() else "no value"}'
 
 
 def read_person_columns(

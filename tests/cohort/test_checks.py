@@ -100,6 +100,7 @@ def test_reasons_that_differ_in_numbers_are_one():
     assert summarise_reasons(reasons) == (
         '2 for reasons like "icv is 1,423.5 (median 140)", 1 for "age is missing"'
     )
+    assert summarise_reasons(['age is missing']) == '1 for "age is missing"'
 
 
 def test_a_covariate_that_equals_the_group_stops(tmp_path):
