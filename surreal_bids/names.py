@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Hashable, Iterable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 PARTICIPANT = 'participant_id'
 SESSION = 'session_id'
@@ -43,6 +43,72 @@ def visit_name(visit: Visit, prefix: str = 'sub-') -> str:
     return f'{prefix}{participant}' + (f'_ses-{session}' if session else '')
 
 
+_NAMED_VISIT = re.compile(r'(.+)_ses-([A-Za-z0-9+]+)')
+_LONGITUDINAL = re.compile(r'(.+?)\.long\.(.+)')
+_BASE_WORD = re.compile(
+    r'(base|template|tmpl|tpl)[_.-](?P<after>.+)|'
+    r'(?P<before>.+)[_.-](base|template|tmpl|tpl|long)(\d|-[a-z0-9]+)?',
+    re.IGNORECASE,
+)
+"""Ids of bases that name the participant and say that they are a base."""
+
+
+class LongitudinalScan(NamedTuple):
+    """A scan of FreeSurfer's longitudinal stream, whose id is `SCAN.long.BASE`."""
+
+    scan: str
+    base: str
+    visit: Visit
+
+
+def read_visit_name(name: str) -> Visit | None:
+    """Read participant and session of `sub-01_ses-02`; None for any other name."""
+    named = _NAMED_VISIT.fullmatch(name)
+    return None if named is None else (without_prefix(named[1], 'sub'), named[2])
+
+
+def longitudinal_scan(name: str) -> LongitudinalScan | None:
+    """Read the id of a scan of FreeSurfer's longitudinal stream; None for any other id.
+
+    All scans of a base are of one participant. The base is usually called after the participant:
+    `T1_0005.long.0005` is of `0005`, session `T1`. Otherwise, the base is the participant and the
+    scan is the session.
+
+    Examples
+    --------
+    >>> longitudinal_scan('002_S_0295_2011-06-02.long.002_S_0295_base3').visit
+    ('002_S_0295', '2011-06-02')
+    """
+    parts = _LONGITUDINAL.fullmatch(name)
+    if parts is None:
+        return None
+    scan, base = without_prefix(parts[1], 'sub'), without_prefix(parts[2], 'sub')
+    visit = read_visit_name(parts[1])
+    for participant in (base, _participant_of_base(base)):
+        session = rest_of_scan(scan, participant)
+        if visit is None and session:
+            visit = participant, without_prefix(session, 'ses')
+    return LongitudinalScan(parts[1], parts[2], visit or (base, scan))
+
+
+def _participant_of_base(base: str) -> str:
+    """Return the id in the name of a base: `0005` for `0005_base`; empty if there is none."""
+    named = _BASE_WORD.fullmatch(base)
+    participant = '' if named is None else named['before'] or named['after']
+    # A name without a number, as in study_base1, may be that of a study.
+    return without_prefix(participant, 'sub') if re.search(r'\d', participant) else ''
+
+
+def rest_of_scan(scan: str, participant: str) -> str:
+    """Return `T1` for the scan `T1_0005` of `0005`; empty if the scan is not called after it."""
+    if not participant:
+        return ''
+    after = re.fullmatch(rf'{re.escape(participant)}[_.-](.+)', scan)
+    before = re.fullmatch(rf'(.+)[_.-]{re.escape(participant)}', scan)
+    found = after or before
+    return found[1] if found else ''
+
+
 Role = Literal[
     'participant', 'session', 'diagnosis', 'age', 'sex', 'site', 'icv', 'date', 'birth',
     'identifier', 'index',
@@ -67,7 +133,8 @@ NAMES: dict[Role, tuple[str, ...]] = {
     'age': (
         'age', 'ageatscan', 'agescan', 'ageyears', 'ageinyears', 'ageyrs', 'ageatvisit', 'ageatmri',
         'agemri', 'ageatsession', 'ageatexam', 'ptage', 'ageatentry', 'ageatbaseline', 'agebl',
-        'agebaseline',
+        'agebaseline', 'ageatmr', 'agemr', 'mrage', 'mriage', 'scanage', 'ageatmriscan', 'ageyr',
+        'ageatimaging', 'ageatassessment', 'ageattest', 'ageattesting', 'ageatacquisition',
     ),
     'sex': (
         'sex', 'gender', 'ptgender', 'ptsex', 'biologicalsex', 'sexatbirth', 'mf', 'sexmf',

@@ -9,6 +9,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -18,11 +19,15 @@ from surreal_bids.files import MISSING, read_file
 from surreal_bids.names import (
     PARTICIPANT,
     SESSION,
+    LongitudinalScan,
     Visit,
     column_of,
     is_label,
     letters_of,
+    longitudinal_scan,
     means,
+    read_visit_name,
+    rest_of_scan,
     visit_name,
     without_prefix,
 )
@@ -56,7 +61,11 @@ MAX_LABEL = 64
 SESSIONS = ('sessionid', 'session', 'sesid')
 """Names of columns that always hold sessions."""
 
+UNNAMED = '(first column, without a name)'
+"""What a first column of ids without a name is called where columns are listed."""
+
 PADDED = re.compile(r'0\d+')
+_WORD = re.compile(r'[^\W\d_]')
 _PLAIN = re.compile('[-+.eE0-9]*')
 _COMMA = re.compile(r'[+-]?\d+(,\d+)?([eE][+-]?\d+)?')
 _THOUSANDS = re.compile(r'\d{1,3}(,\d{3})+')
@@ -65,8 +74,8 @@ _CLEARLY_GROUPED = re.compile(r'[+-]?\d{1,3}(,\d{3})+(\.\d+|,\d{3})')
 _GROUPED_BY_POINTS = re.compile(r'[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?')
 _PAIR_OF_DIGITS = re.compile(r'\d,\d')  # Such as the alleles of APOE.
 _WHOLE_NUMBER = re.compile(r'^([+-]?\d+)\.0+$')
-_NAMED_VISIT = re.compile(r'(.+)_ses-([A-Za-z0-9+]+)')
-_ID = re.compile(rf'[^/\\\x00-\x1f\x7f]{{1,{MAX_LABEL}}}')
+_LABEL = rf'[^/\\\x00-\x1f\x7f]{{1,{MAX_LABEL}}}'
+_ID = re.compile(rf'{_LABEL}(\.long\.{_LABEL})?')
 _FREESURFER_IDS = re.compile(r'Measure:\w+|[lr]h\.\S+')
 
 
@@ -94,6 +103,10 @@ class Table:
         Files of the columns that come from another file than `source`.
     known
         Columns that are already converted to numbers.
+    aliases
+        Visits of FreeSurfer's longitudinal stream, by what other tables may call their scans.
+    row_names
+        Cells of a first column without a name, which R and pandas write; None: there is none.
     """
 
     source: Path
@@ -104,6 +117,8 @@ class Table:
     session_column: str | None = None
     joined: Mapping[str, Path] = field(default_factory=dict)
     known: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
+    aliases: Mapping[str, Visit] = field(default_factory=dict, repr=False)
+    row_names: pd.Series | None = field(default=None, repr=False)
 
     @property
     def columns(self) -> list[str]:
@@ -245,7 +260,8 @@ def read_table(path: Path, verbatim: Collection[str] = ()) -> Table:
         column[:] = [None if c.lower() in MISSING_CELLS else c for c in map(str.strip, column)]
         column[:] = _with_points(path, name, column.tolist(), separator)
     text = pd.DataFrame(cells, [*map('line {}'.format, rows)], header, dtype=object, copy=False)
-    return Table(path, text.drop(columns='', errors='ignore'), known=known)
+    row_names = text.iloc[:, 0] if header[0] == '' else None
+    return Table(path, text.drop(columns='', errors='ignore'), known=known, row_names=row_names)
 
 
 def _rows(path: Path, text: str, separator: str) -> dict[int, list[str]]:
@@ -365,13 +381,17 @@ def read_visit_table(path: Path, id_column: str | None = None, named: bool = Tru
     if table.text.index.empty:
         raise DataError(f'{path}: the table has no rows; add one row per participant')
     column, ids = _ids(table, id_column, named)
+    _require_one_stream(table, ids)
     session = _session_column(table.columns, column, bool(ids.duplicated().any()))
     visits = _visits(table, ids, session)
     prefix = 'sub-' if ids.str.startswith('sub-').any() else ''
     names = pd.Index([visit_name(visit, prefix) for visit in visits])
     _require_distinct(table, visits, names)
-    text = table.text.drop(columns=[column, *filter(None, [session])]).set_axis(names)
-    return Table(path, text, visits, prefix, column, session, known=table.known)
+    # Ids in a column without a name are no column of the table.
+    own = [column, *filter(None, [session])]
+    text = table.text.drop(columns=own, errors='ignore').set_axis(names)
+    aliases = _aliases(ids)
+    return Table(path, text, visits, prefix, column, session, known=table.known, aliases=aliases)
 
 
 def _ids(table: Table, id_column: str | None, named: bool) -> tuple[str, pd.Series]:
@@ -381,12 +401,14 @@ def _ids(table: Table, id_column: str | None, named: bool) -> tuple[str, pd.Seri
     if column is None and not (id_column and named):
         freesurfer = filter(_FREESURFER_IDS.fullmatch, table.columns[:1])
         column = next(freesurfer, column_of(table.columns, 'participant'))
-    if column is None:
-        raise DataError(
-            f'{table.source}: no column {wanted}; name the column of ids with --id-column '
-            f'({alternatives([wanted], table.columns)})'
-        )
-    ids = table.text[column]
+    row_names = None if id_column and named else _row_names(table)
+    if column is None and row_names is not None and _are_unique_words(row_names):
+        column = str(row_names.name)
+        ids = row_names
+    elif column is None:
+        raise _no_ids(table, wanted, row_names)
+    else:
+        ids = table.text[column]
     if ids.notna().all() and ids.str.fullmatch(_WHOLE_NUMBER).all():
         ids = table.names(column)
     unusable = ids[~ids.str.fullmatch(_ID, na=False)]
@@ -397,6 +419,34 @@ def _ids(table: Table, id_column: str | None, named: bool) -> tuple[str, pd.Seri
             f'{MAX_LABEL} characters, without slashes and control characters'
         )
     return column, ids
+
+
+def _row_names(table: Table) -> pd.Series | None:
+    """Return the first column if it is called like the names of rows; None if it is not."""
+    if table.row_names is not None:
+        return table.row_names.rename(UNNAMED)
+    first = table.columns[0] if table.columns else None
+    return table.text[first] if first and means(first, 'index') else None
+
+
+def _are_unique_words(cells: pd.Series) -> bool:
+    """Tell ids from numbers of rows and from dates: all different, and none is a number."""
+    words = cells.dropna().map(lambda cell: bool(_WORD.search(cell) or PADDED.fullmatch(cell)))
+    return bool(cells.notna().all() and cells.is_unique and words.all())
+
+
+def _no_ids(table: Table, wanted: str, row_names: pd.Series | None) -> DataError:
+    """Say that there are no ids, and that they may be in a column without a name."""
+    advice = 'name the column of ids with --id-column'
+    if row_names is not None and row_names.name == UNNAMED:
+        example = row_names.iloc[0] or MISSING
+        advice = (
+            f'the first column has no name and starts with {example}: call it {PARTICIPANT} if it '
+            f'holds the ids, or {advice}'
+        )
+    return DataError(
+        f'{table.source}: no column {wanted}; {advice} ({alternatives([wanted], table.columns)})'
+    )
 
 
 def _session_column(columns: Iterable[str], ids: str, needed: bool) -> str | None:
@@ -410,10 +460,115 @@ def _visits(table: Table, ids: pd.Series, session: str | None) -> list[Visit]:
     sessions = table.names(session) if session else [None] * len(ids)
     visits = []
     for name, label in zip(ids, sessions):
-        named = None if label else _NAMED_VISIT.fullmatch(name)
-        who, label = named.groups() if named else (name, label)
-        visits.append((without_prefix(who, 'sub'), without_prefix(label, 'ses') if label else None))
+        scan = longitudinal_scan(name)
+        named: Visit = (name, None)
+        if scan is not None:
+            named = scan.visit
+        elif not label:
+            named = read_visit_name(name) or named
+        participant, named_session = named
+        session_label = without_prefix(label, 'ses') if label else named_session
+        visits.append((without_prefix(participant, 'sub'), session_label))
     return visits
+
+
+def _require_one_stream(table: Table, ids: Iterable[str]) -> None:
+    """Refuse scans that are in both streams of FreeSurfer, bases, and participants in both."""
+    names = list(ids)
+    scans = {name: scan for name in names if (scan := longitudinal_scan(name)) is not None}
+    if not scans:
+        return
+    of_scan: dict[str, str] = {}
+    of_base: dict[str, str] = {}
+    of_participant: dict[str, str] = {}
+    for name, scan in scans.items():
+        participant = scan.visit[0]
+        first = of_base.setdefault(scan.base, name)
+        if scans[first].visit[0] != participant:
+            raise DataError(
+                f'{table.source}: {first} and {name} have the same base, but seem to be of two '
+                'participants; correct the ids'
+            )
+        if of_scan.setdefault(scan.scan, name) != name:
+            raise DataError(
+                f'{table.source}: {of_scan[scan.scan]} and {name} are the same scan with two '
+                'bases; keep one of them'
+            )
+        of_participant.setdefault(participant, name)
+    for name in names:
+        if name not in scans:
+            _require_other_participant(table, name, scans, (of_scan, of_base, of_participant))
+
+
+def _require_other_participant(
+    table: Table,
+    name: str,
+    scans: Mapping[str, LongitudinalScan],
+    by: tuple[Mapping[str, str], Mapping[str, str], Mapping[str, str]],
+) -> None:
+    """Refuse an id without `.long.` that is one of these scans, a base or of the same participant.
+
+    `by` has the id of a longitudinal scan by the id of the scan, of its base and participant.
+    """
+    of_scan, of_base, of_participant = by
+    if name in of_scan:
+        raise DataError(
+            f'{table.source}: {name} and {of_scan[name]} are the same scan in both streams of '
+            'FreeSurfer; keep the rows of one stream, with .long. or without'
+        )
+    if name in of_base:
+        raise DataError(
+            f'{table.source}: {name} is the base of {of_base[name]}, an average of scans; remove '
+            'its row'
+        )
+    named = read_visit_name(name)
+    parts = re.split('([_.-])', without_prefix(name, 'sub'))
+    heads = [''.join(parts[:end]) for end in range(1, len(parts), 2)]
+    tails = [''.join(parts[start:]) for start in range(2, len(parts), 2)]
+    for participant in [named[0]] if named else [*heads, *tails]:
+        other = of_participant.get(participant)
+        if other is None:
+            continue
+        session = rest_of_scan(without_prefix(name, 'sub'), participant)
+        other_session = rest_of_scan(without_prefix(scans[other].scan, 'sub'), participant)
+        if named or _shape(session) == _shape(other_session):
+            raise DataError(
+                f'{table.source}: {name} and {other} are scans of one participant in different '
+                'streams of FreeSurfer; keep the rows of one stream, with .long. or without'
+            )
+
+
+def _shape(label: str) -> str:
+    """Replace numbers: `T1` and `T12` are alike."""
+    return re.sub(r'\d+', '0', label)
+
+
+def _aliases(ids: Iterable[str]) -> dict[str, Visit]:
+    """Return what scans and bases of a longitudinal stream may be called in other tables."""
+    aliases: dict[str, Visit] = {}
+    for scan in map(longitudinal_scan, ids):
+        if scan is not None:
+            aliases[without_prefix(scan.scan, 'sub')] = scan.visit
+            aliases[without_prefix(scan.base, 'sub')] = (scan.visit[0], None)
+    return aliases
+
+
+def with_aliases(table: Table, aliases: Mapping[str, Visit]) -> Table:
+    """Give the rows of scans, as another table calls them, the names of its visits.
+
+    The rows stay as they are if two of them would then be of one visit.
+    """
+    visits = [_visit_by_alias(visit, aliases) for visit in table.visits]
+    if visits == list(table.visits) or len({*visits}) < len(visits):
+        return table
+    names = [visit_name(visit, table.prefix) for visit in visits]
+    return replace(table, text=table.text.set_axis(names), visits=visits)
+
+
+def _visit_by_alias(visit: Visit, aliases: Mapping[str, Visit]) -> Visit:
+    """Return the visit that a participant id is another name for, else the visit itself."""
+    participant, session = aliases.get(visit[0], visit)
+    return participant, session or visit[1]
 
 
 def _require_distinct(table: Table, visits: list[Visit], names: pd.Index) -> None:
@@ -505,6 +660,7 @@ def read_exclusions(
     everyone: Set[Visit],
     id_column: str | None = None,
     knows_sessions: bool = True,
+    aliases: Mapping[str, Visit] = MappingProxyType({}),
 ) -> dict[str, str]:
     """Read a list of exclusions; returns reasons by the name of the visit.
 
@@ -521,6 +677,8 @@ def read_exclusions(
         Column of the ids; by default it is found by its name.
     knows_sessions
         Whether `everyone` has the sessions of all participants.
+    aliases
+        Visits by other names of their scans; see :class:`Table`.
 
     Raises
     ------
@@ -531,7 +689,7 @@ def read_exclusions(
     table = _failed(read_table(path))
     column, ids = _ids(table, id_column, named=False)
     session = _session_column(table.columns, column, any(label for _, label in everyone))
-    listed = _visits(table, ids, session)
+    listed = [_visit_by_alias(visit, aliases) for visit in _visits(table, ids, session)]
     known = {*everyone, *((who, None) for who, _ in everyone)}
     unknown = [v for v in listed if (v if knows_sessions else (v[0], None)) not in known]
     if unknown:

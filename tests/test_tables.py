@@ -76,6 +76,27 @@ def test_columns_that_count_rows_are_ignored(tmp_path):
         ('participant_id,a\n../x,2\n', 'line 2 has the id ../x'),
         (f'participant_id,a\n{"x" * 65},2\n', 'at most 64 characters'),
         ('participant_id,a\nsub-1,2\nsub-1_ses-2,3\n', 'sub-1 has rows with and without'),
+        (
+            'ID,a\nT1_05,1\nT1_05.long.05,2\n',
+            'T1_05 and T1_05.long.05 are the same scan in both streams',
+        ),
+        ('ID,a\nT1_05.long.05,1\n05,2\n', '05 is the base of T1_05.long.05'),
+        (
+            'ID,a\nT1_05.long.05,1\nT2_05,2\n',
+            'T2_05 and T1_05.long.05 are scans of one participant in different streams',
+        ),
+        (
+            'ID,a\nsub-1_ses-1.long.sub-1,1\nsub-1_ses-2,2\n',
+            'sub-1_ses-2 and sub-1_ses-1.long.sub-1 are scans of one participant',
+        ),
+        (
+            'ID,a\nsub-1_ses-1.long.T,1\nsub-2_ses-1.long.T,2\n',
+            'have the same base, but seem to be of two',
+        ),
+        ('ID,a\ns.long.T,1\ns.long.U,2\n', 'are the same scan with two bases'),
+        (',a,b\n1,2,3\n2,4,3\n', 'the first column has no name and starts with 1: call it part'),
+        (',a,b\nS1,2,3\nS1,4,3\n', 'no name and starts with S1'),
+        (',a,b\n2010-01-01,2,3\n2011-01-01,4,3\n', 'no name and starts with 2010-01-01'),
     ],
 )
 def test_what_is_no_table_of_participants_is_an_error(tmp_path, text, message):
@@ -101,11 +122,38 @@ def test_files_that_cannot_be_read_are_named(tmp_path):
         ('ID\n12\n12.1\n7-1\n', [('12', None), ('12.1', None), ('7-1', None)], ''),
         ('ID\n12.0\n13.0\n', [('12', None), ('13', None)], ''),
         ('Measure:volume\nA B\n', [('A B', None)], ''),
+        (
+            'ID\nT1_0005.long.0005\nT2_0005.long.0005\nT1_0007\n',
+            [('0005', 'T1'), ('0005', 'T2'), ('T1_0007', None)],
+            '',
+        ),
+        ('ID\nsub-1_ses-2.long.sub-1_base\n', [('1', '2')], 'sub-'),
+        ('ID\n00_S_1_2011-06-02.long.00_S_1_base3\n', [('00_S_1', '2011-06-02')], ''),
+        ('ID\nsub-1_ses-M0.long.sub-1_long-M0M18\n', [('1', 'M0')], 'sub-'),
+        ('ID\nscan17.long.p3\nscan9.long.p3\n', [('p3', 'scan17'), ('p3', 'scan9')], ''),
+        ('ID\tsession_id\nT1_0005.long.0005\tbl\n', [('0005', 'bl')], ''),
+        ('ID\nx.long.\n', [('x.long.', None)], ''),
     ],
 )
 def test_ids_stay_as_they_are_written(tmp_path, text, visits, prefix):
     found = read_visit_table(write(tmp_path, text))
     assert (found.visits, found.prefix) == (visits, prefix)
+
+
+@pytest.mark.parametrize(
+    'text',
+    [
+        ',a,b\nS1,2,3\nS2,4,5\n',
+        '"a","b"\n"S1",2,3\n"S2",4,5\n',
+        'Unnamed: 0\ta\tb\nS1\t2\t3\nS2\t4\t5\n',
+    ],
+)
+def test_names_of_rows_are_ids(tmp_path, text):
+    """R and pandas write them without the name of a column."""
+    table = read_visit_table(write(tmp_path, text))
+    assert (table.visits, table.columns) == ([('S1', None), ('S2', None)], ['a', 'b'])
+    with pytest.raises(DataError, match='no column SubjID'):
+        read_visit_table(tmp_path / 't.tsv', id_column='SubjID')
 
 
 def test_numbers_names_and_text(tmp_path):

@@ -46,7 +46,14 @@ from surreal_bids.rindices.crossfit import (
     warn_of_not_held_out,
 )
 from surreal_bids.rindices.limits import IN_SAMPLE, are_children, in_sample, trained_on_visits
-from surreal_bids.rindices.model import TableModel, prepare, require_trainable
+from surreal_bids.rindices.model import (
+    ADDED_SITES,
+    TAUGHT_BY,
+    TableModel,
+    digests_of_rows,
+    prepare,
+    require_trainable,
+)
 from surreal_bids.rindices.preprocessing import COMPLETE, INCOMPLETE, NONE_BEYOND
 from surreal_bids.rindices.uncertainty import add_standing, with_centiles
 from surreal_bids.text import counted
@@ -141,6 +148,8 @@ class Analysis:
             of_visit = flags_of_result(row)
             if is_child[visit]:
                 of_visit.append(Flag(BEYOND, 'age'))
+            if self.taught_site[visit]:
+                of_visit.append(Flag(TAUGHT))
             flags.append((*of_visit, *of_images.get(visit, ())))
         return pd.Series(flags, results.index, dtype=object)
 
@@ -284,14 +293,27 @@ class Analysis:
         return self.model.trained_on(self.cohort)
 
     @cached_property
+    def taught_site(self) -> pd.Series:
+        """Whether a site was added to the model from the volumes of each visit in `scored`."""
+        digests: set[str] = set()
+        for site in self.model.notes.get(ADDED_SITES, {}).values():
+            digests.update(site.get(TAUGHT_BY, ()))
+        if not digests:
+            return pd.Series(False, self.scored.features.index)
+        rows = digests_of_rows(self.scored.features, self.model.preprocessing.features.names)
+        return rows.isin(digests)
+
+    @cached_property
     def separation(self) -> pd.DataFrame:
         """How well patients and controls are told apart by models that did not learn from them.
 
         Empty in sample, and where an applied model was adapted to the controls; see `separate`.
         """
-        is_honest = True if self.fitted else ~self.trained_on & (not self.adapted)
-        complete = self.results['status'] == COMPLETE
-        known = self.cohort.select((complete & is_honest).reindex(self.cohort.visits.index))
+        is_honest = self.results['status'] == COMPLETE
+        if not self.fitted:
+            taught = self.taught_site.reindex(self.cohort.visits.index)
+            is_honest &= ~self.trained_on & ~taught & (not self.adapted)
+        known = self.cohort.select(is_honest.reindex(self.cohort.visits.index))
         return separate(known, self.results[self.names])
 
     @cached_property
@@ -450,6 +472,7 @@ STATUS_FLAGS = {
 }
 OUTSIDE = 'volumes unlike the training participants'
 ANOTHER_FOLD = 'pattern not reproduced in the fold'
+TAUGHT = 'site learned from this participant'
 BEYOND, IMPUTED = 'outside the training range', 'imputed'
 """Kinds of flags of R-indices; the last two have names of covariates, and a number of regions, as
 their detail."""

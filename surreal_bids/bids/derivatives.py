@@ -7,6 +7,7 @@ result is used only if all T1w images that its name allows are of one session an
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -93,6 +94,9 @@ IMAGES = ('.nii.gz', '.nii', '.mgz')
 TRANSFORMS = ('.h5', '.nii.gz', '.nii')
 """Extensions; transforms are ITK composites or displacement fields."""
 
+MISSPELT = 0.85
+"""Similarity to the name of a program from which a name counts as misspelt: fmriprp has 0.93."""
+
 SEGMENTATIONS = ('dseg', 'DLMUSE', 'synthseg')
 """Suffixes of segmentations in BIDS, NiChart DLMUSE and SynthSeg."""
 
@@ -118,6 +122,7 @@ def derivative_folders(config: AppConfig) -> dict[str, Path]:
         if not path.is_dir():
             remedy = 'correct the path' if name else 'give an existing folder, or NAME=PATH'
             raise UsageError(f'--derivatives {text}: no such folder; {remedy}')
+        _refuse_misspelt(text, name)
         name = name or _recognise(text, path)
         if name in folders:
             raise UsageError(f'--derivatives {text}: {name} is given twice; use another name')
@@ -135,6 +140,23 @@ def _split(text: str) -> tuple[str, Path]:
             )
         return name, Path(path)
     return '', Path(text)
+
+
+def _refuse_misspelt(text: str, name: str) -> None:
+    """Refuse a name that is nearly that of a program: it would count as a new segmentation."""
+    known = (*PROGRAMS, LESIONS)
+    if name in known:
+        return
+    near = difflib.get_close_matches(name.lower(), known, 1, MISSPELT)
+    if not near:
+        return
+    # A number may tell two segmentations of one program apart, as in freesurfer7.
+    is_numbered = re.fullmatch(rf'{near[0]}\W?\d.*', name) and near[0] not in (*ANATOMY, LESIONS)
+    if not is_numbered:
+        raise UsageError(
+            f'--derivatives {text}: did you mean {near[0]}? Correct the name; the name of another '
+            'segmentation should differ more from it'
+        )
 
 
 def _recognise(text: str, path: Path) -> str:

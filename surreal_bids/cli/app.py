@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ from surreal_bids.config import (
     check_config,
     flag_of,
 )
-from surreal_bids.exceptions import UsageError
+from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.names import visit_name
 from surreal_bids.parallel import find_device, start_server
 from surreal_bids.text import align, counted
@@ -111,14 +112,50 @@ def build_parser() -> argparse.ArgumentParser:
     for name in ('bids_dir', 'output_dir', 'analysis_levels'):
         add_option(parser, name)
     add_sections(parser, SECTIONS)
-    add_common_options(parser).add_argument(
+    others = add_common_options(parser)
+    others.add_argument(
         '--config-file',
         type=path_of,
         metavar='FILE',
         help='TOML file with options, named as here but with underscores. Options of the command '
         'line take precedence',
     )
+    others.add_argument(
+        '--mem',
+        '--mem-mb',
+        type=_gigabytes,
+        dest='mem_gb',
+        default=argparse.SUPPRESS,
+        metavar='MB',
+        help='--mem-gb as fMRIPrep writes it: in MB, or with a unit, as 16000 or 16G',
+    )
+    others.add_argument(
+        '--notrack',
+        action=_NoEffect,
+        nargs=0,
+        default=argparse.SUPPRESS,
+        help='accepted as in fMRIPrep; without effect, as nothing is ever tracked',
+    )
     return parser
+
+
+class _NoEffect(argparse.Action):
+    """Accepts an option, and stores nothing."""
+
+    def __call__(self, *_: object) -> None:
+        """Do nothing."""
+
+
+PER_GIGABYTE = {'G': 1.0, 'T': 1e-3, 'M': 1e3, 'K': 1e6}
+"""Units of memory of fMRIPrep in a gigabyte, by their first letter."""
+
+
+def _gigabytes(text: str) -> float:
+    """Read an amount of memory as fMRIPrep does: without a unit, it is in MB."""
+    amount = re.fullmatch(r'(\d+(?:\.\d+)?)\s*(?:([GTMK])i?B?)?', text, re.IGNORECASE)
+    if amount is None:
+        raise argparse.ArgumentTypeError('expected MB, or a number with a unit: 16000 or 16G')
+    return float(amount[1]) / PER_GIGABYTE[(amount[2] or 'M').upper()]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -151,13 +188,26 @@ def run(arguments: Sequence[str]) -> int:
     is_first = 'participant' in config.analysis_levels and not any(config.output_dir.glob('sub-*'))
     if is_first and not elsewhere:
         start_server()  # It is needed in any case.
-    model = check_options(config)
+    unusable: DataError | None = None
+    model: TableModel | None = None
+    try:
+        model = check_options(config)
+    except DataError as error:
+        # A dry run shows what is wrong with images, too.
+        if not (config.dry_run and 'participant' in config.analysis_levels):
+            raise
+        unusable = error
     if config.roi_table is not None and config.analysis_levels == ('group',):
         check_output_folder(config.bids_dir, config.output_dir)
         return _run_group(config, (), model)
     survey = survey_dataset(config)
     log_cautions(survey.notes)
-    return (_show if config.dry_run else _run_levels)(config, survey, model)
+    if not config.dry_run:
+        return _run_levels(config, survey, model)
+    code = _show(config, survey, model, unusable)
+    if unusable is not None:
+        raise unusable
+    return code
 
 
 def _run_levels(config: AppConfig, survey: Survey, model: TableModel | None) -> int:
@@ -198,8 +248,10 @@ def check_options(config: AppConfig) -> TableModel | None:
     return None
 
 
-def _show(config: AppConfig, survey: Survey, model: TableModel | None) -> int:
-    """Show what a run would do."""
+def _show(
+    config: AppConfig, survey: Survey, model: TableModel | None, unusable: DataError | None
+) -> int:
+    """Show what a run would do; `unusable` says why the group level cannot run."""
     from surreal_bids.cli.plan import describe_plan, make_plan, without_bad_results
 
     plan = None
@@ -211,7 +263,9 @@ def _show(config: AppConfig, survey: Survey, model: TableModel | None) -> int:
     if plan is None:
         _run_group(config, survey.expected, model)
     else:
-        end_dry_run(counted(len(problems), 'problem') if problems else '')
+        why_not = [counted(len(problems), 'problem')] if problems else []
+        why_not += ['the group level (see the error)'] if unusable else []
+        end_dry_run(' and '.join(why_not))
     return 1 if problems else 0
 
 

@@ -6,6 +6,7 @@ Everything that is only unlikely warns. All stops are reported together.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,6 +14,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+from scipy.linalg import qr
+from scipy.spatial import KDTree
 
 from surreal_bids.cautions import HARMONIZATION, PARTICIPANTS, Caution
 from surreal_bids.cohort.roles import Requirements
@@ -23,7 +27,10 @@ from surreal_bids.harmonization.options import PreprocessingOptions, learns_from
 from surreal_bids.model.networks import MIN_PEOPLE
 from surreal_bids.names import CONTROL, PATIENT, SINGULAR, columns_of, means, sex_of
 from surreal_bids.regions import FeatureList, muse_index, muse_table, region_names
+from surreal_bids.stats.ridge import predictability
 from surreal_bids.text import counted, list_briefly, plain_number
+
+Floats = NDArray[np.float64]
 
 Reasons = dict[str, str]
 """Reason for excluding each visit, by its name."""
@@ -62,6 +69,20 @@ MIN_TO_SCALE, MIN_FOR_OUTLIERS = 5, 20
 MIN_ALIKE = 3
 """Minimum number of equal regions that shows two participants to be copies."""
 
+NEAR, N_COMPARED, NEIGHBOURS = 0.002, 12, 5
+"""Relative difference of all volumes below which two rows are of one scan: repeated scans differ by
+1 % or more, and rounding by less. Number of regions by which such rows are looked for, and of
+candidates for each row."""
+
+NEAR_LOG = -np.log10(1 - NEAR)
+
+MOST_FOR_PIVOTS = 2000
+"""Rows from which these regions are chosen."""
+
+CHANCE = 1e-3
+"""Expected number of pairs of different participants that are as similar above which similar rows
+mean nothing: the table has few regions, or they are rounded."""
+
 MAX_LEVELS = 10
 """Number of levels that a category may have in any sample."""
 
@@ -71,9 +92,13 @@ MIN_AT_SITE = 3
 MOST_LEFT = 0.5
 """Share of a group that must remain."""
 
-MIN_RELATED, MIN_TO_RELATE = 0.3, 30
-"""Rank correlation of head size and volumes below which they may be of different participants, and
-from how many participants on: in sound tables of few regions, it is lower in 1 % of 20."""
+RELATED_SD, MIN_TO_RELATE = 1.96, 30
+"""Standard deviations above 0 that one of two correlations of head size with volumes reaches in
+sound tables, and minimum number of participants. Correlations of exchanged rows have a standard
+deviation of 1 / sqrt(n - 1). In halves of the samples IXI, FCON 1000 and one of schizophrenia, with
+30 to 300 participants, 4 to 139 regions and simulated atrophy in most, the warning comes in 0.4 %
+of sound tables, in 2 % if the head size has an error of 10 %, and in 95 % of those with exchanged
+rows. The limit was chosen in the other halves."""
 
 FEW_CONTROLS, FEW_FOR_A_MODEL, FEW_AT_SITE = 30, 20, 10
 """Number of controls below which a warning is given: in a training sample, in a sample or at a site
@@ -86,6 +111,8 @@ MANY_OUTSIDE = 0.2
 
 MISSING_CODES = (-9999.0, -999.0, -99.0, -9.0, -8.0, -4.0, -1.0, 99.0, 999.0, 9999.0, 99999.0)
 """Numbers that stand for missing values."""
+
+NUMBER = re.compile(r'\d[\d,.]*')
 
 MAX_CODES = 5
 """Number of distinct values up to which a column holds codes, where -1 can be valid."""
@@ -197,6 +224,7 @@ def other_unit(study: Study) -> Iterator[Finding]:
             yield from _unexpected(study)
     if study.icv is None:
         return
+    yield from _mixed_units(study.icv)
     low, high = _usual_head_size(study)
     median = study.icv[study.icv > 0].median()
     if low <= median <= high or not np.isfinite(median):
@@ -205,6 +233,18 @@ def other_unit(study: Study) -> Iterator[Finding]:
         yield Finding(
             f'{study.icv.name} has a median of {plain_number(median)}, but '
             f'{plain_number(low)} to {plain_number(high)} mm3 is expected'
+        )
+
+
+def _mixed_units(sizes: pd.Series) -> Iterator[Finding]:
+    """Find head sizes that are in another unit than most, unless they are few."""
+    logs = np.log10(sizes[(sizes > 0) & ~missing_codes(sizes)])
+    distance = logs - logs.quantile(interpolation='lower')
+    other_unit = distance[distance.abs() > np.log10(OTHER_UNIT)]
+    if len(other_unit) > MOST_WRONG * len(sizes):
+        yield Finding(
+            f'{sizes.name} of {list_briefly(other_unit.index, 5)} is about '
+            f'{_factor(other_unit.median())} than that of others: units are mixed'
         )
 
 
@@ -353,11 +393,82 @@ def copies(study: Study) -> Iterator[Finding]:
     """Rows with the same numbers in all regions as an earlier row."""
     total = study.features.sum(axis=1)
     alike = study.features[(total != 0) & total.duplicated(keep=False)]
-    if study.features.shape[1] < MIN_ALIKE:
+    if study.features.shape[1] < MIN_ALIKE or _may_be_alike(study.features):
         return
     first: dict[tuple[float, ...], str] = {}
     same = {n: first.setdefault(tuple(row), n) for n, row in zip(alike.index, alike.to_numpy())}
     yield Finding(rows={n: f'the same volumes as {one}' for n, one in same.items() if one != n})
+
+
+def _may_be_alike(features: pd.DataFrame) -> bool:
+    """Tell whether different participants may have the same numbers: few or rounded regions."""
+    if len(features) < MIN_ALIKE:
+        return False
+    numbers = features.fillna(0.0).to_numpy(np.float64)
+    columns = _independent_columns(numbers)
+    return len(columns) >= MIN_ALIKE and _expected_by_chance(numbers[:, columns], 0.0) > CHANCE
+
+
+def near_copies(study: Study) -> Iterator[Finding]:
+    """Rows with almost the same volumes in all regions as another participant."""
+    if not study.has_volumes or len(study.features) < 2:
+        return
+    logs = study.logs.fillna(-1.0).to_numpy()  # A missing volume is like another missing one.
+    columns = _independent_columns(logs)
+    if len(columns) < MIN_ALIKE or _expected_by_chance(logs[:, columns], NEAR_LOG) > CHANCE:
+        return
+    names, participants = study.logs.index, study.participant.to_numpy()
+    compared = logs[:, columns]
+    n_neighbours = min(NEIGHBOURS, len(logs))
+    _, neighbours = KDTree(compared).query(
+        compared, k=n_neighbours, p=np.inf, distance_upper_bound=NEAR_LOG
+    )
+    pairs = []
+    for first, candidates in enumerate(np.asarray(neighbours)):
+        # The number of rows stands for a neighbour that is too far.
+        for second in candidates[candidates < len(logs)]:
+            is_other = second > first and participants[first] != participants[second]
+            if is_other and np.abs(logs[first] - logs[second]).max() <= NEAR_LOG:
+                pairs.append(f'{names[first]} = {names[second]}')
+    if pairs:
+        yield Finding(
+            f'Almost the same volumes in all regions (within {NEAR:.1%}) under different ids: '
+            f'{list_briefly(pairs, 5)}',
+            'One participant may count twice, and be in the training sample when held out',
+        )
+
+
+def _independent_columns(values: Floats) -> list[int]:
+    """Choose regions that vary and tell much that the others do not: pivots of a QR decomposition.
+
+    Left and right of a region, for example, are nearly the same.
+    """
+    centred = values - values.mean(axis=0)
+    most = min(N_COMPARED, len(values) // 3, values.shape[1])
+    rows = np.linspace(0, len(values) - 1, min(len(values), MOST_FOR_PIVOTS)).astype(int)
+    _, triangle, pivots = qr(centred[rows], mode='economic', pivoting=True)
+    varying = np.abs(np.diag(triangle)) > 0
+    return pivots[: len(varying)][varying][:most].tolist()
+
+
+def _expected_by_chance(values: Floats, limit: float) -> float:
+    """Expect the number of pairs of rows that differ by at most `limit` in all columns.
+
+    Per column, the share of such pairs is counted, which allows for rounding; it is at least that
+    of a normal distribution. The density where all differences are 0 is that of independent columns
+    divided by the root of the determinant of the correlations.
+    """
+    n_rows = len(values)
+    n_pairs = n_rows * (n_rows - 1) / 2
+    log_share = 0.0
+    for column in np.sort(values, axis=0).T:
+        n_near = (np.searchsorted(column, column + limit, 'right') - np.arange(n_rows) - 1).sum()
+        if_normal = 2 * limit / (np.sqrt(4 * np.pi) * column.std())
+        share = max(n_near / n_pairs, if_normal, 1 / n_pairs)
+        log_share += np.log(min(1.0, share))
+    correlations = np.corrcoef(values, rowvar=False)
+    log_determinant = np.linalg.slogdet(correlations)[1]
+    return float(np.exp(np.log(n_pairs) + log_share - log_determinant / 2))
 
 
 def empty(study: Study) -> Iterator[Finding]:
@@ -447,22 +558,39 @@ def sites(study: Study) -> Iterator[Finding]:
 
 def unrelated_size(study: Study) -> Iterator[Finding]:
     """Head sizes that may be of other participants."""
-    if study.icv is None or not study.has_volumes or len(study.icv) < MIN_TO_RELATE:
+    first = ~study.participant.duplicated()
+    if study.icv is None or not study.has_volumes or first.sum() < MIN_TO_RELATE:
         return
-    r = study.icv.rank().corr(study.features.sum(axis=1).rank())
-    if r < MIN_RELATED:
+    if not study.wanted.scale_with_head:
+        return
+    # Disease and age shrink regions, not the head: the sum of volumes may hide what is related.
+    compared = study.controls if study.controls.any() else first
+    sums = study.features[compared].sum(axis=1)
+    of_sums = float(study.icv[compared].rank().corr(sums.rank()))
+    logs = study.logs[first]
+    volumes = logs.fillna(logs.mean()).dropna(axis=1).to_numpy()
+    of_regions = predictability(volumes, np.log10(study.icv[first].to_numpy(np.float64)))
+    is_related = of_sums > _related_from(int(compared.sum()))
+    if not is_related and not of_regions > _related_from(int(first.sum())):
         yield Finding(
-            f'{study.icv.name} is hardly related to the volumes (correlation {r:.2f})',
-            'Rows may be exchanged, and volumes corrected for the wrong head',
+            f'{study.icv.name} is hardly related to the volumes (correlation {of_regions:.2f})',
+            'Rows may be exchanged and volumes corrected for the wrong head, or the volumes are '
+            'corrected for head size already',
         )
 
 
+def _related_from(n_participants: int) -> float:
+    """Return the correlation with head size that exchanged rows hardly ever reach."""
+    return RELATED_SD / np.sqrt(max(n_participants - 1, 1))
+
+
 def constant(study: Study) -> Iterator[Finding]:
-    """Numeric covariates and head sizes that are the same in all controls."""
+    """Numeric covariates and head sizes that are the same, or missing, in all controls."""
     known = study.people[study.controls].select_dtypes('number')
     if study.model is None and len(known) > 1:
         for name in known.columns[known.nunique() < 2]:
-            yield Finding(f'{name} is the same in all controls')
+            is_known = known[name].notna().any()
+            yield Finding(f'{name} is {"the same" if is_known else "missing"} in all controls')
 
 
 def few_controls(study: Study) -> Iterator[Finding]:
@@ -546,6 +674,7 @@ CHECKS = (
     FEW_AT_SITES,
     Check(ages_outside, 'warn', 'Add controls of these ages, or use a model trained on them'),
     Check(unrelated_size, 'warn', 'Check that rows belong to the same participants'),
+    Check(near_copies, 'warn', 'Correct the ids, or exclude one of them (--exclude)'),
 )
 """All checks, in order; docs/tables.md lists them by the first sentence of their docstrings."""
 
@@ -603,9 +732,18 @@ def require_groups(study: Study, reasons: Reasons, both: bool) -> None:
 
 
 def summarise_reasons(reasons: Collection[str], most: int = 5) -> str:
-    """Count the exclusions for each of the most frequent reasons, in one line."""
-    kinds = pd.Series(list(reasons), dtype=object).value_counts()
-    listed = [f'{count} for "{reason}"' for reason, count in kinds.head(most).items()]
+    """Count the exclusions for each of the most frequent reasons, in one line.
+
+    Reasons that differ only in numbers are of one kind.
+    """
+    of_kind: dict[str, list[str]] = {}
+    for reason in reasons:
+        of_kind.setdefault(NUMBER.sub('0', reason), []).append(reason)
+    kinds = sorted(of_kind.values(), key=len, reverse=True)
+    listed = []
+    for similar in kinds[:most]:
+        like = 'for' if len(set(similar)) == 1 else 'for reasons like'
+        listed.append(f'{len(similar)} {like} "{similar[0]}"')
     return ', '.join(listed) + ', ...' * (len(kinds) > most) or 'nobody'
 
 

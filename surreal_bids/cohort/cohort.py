@@ -14,9 +14,11 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pandas as pd
+from scipy.optimize import linear_sum_assignment
 
 from surreal_bids.cautions import CHECK_LIST, GROUP_SECTIONS, HARMONIZATION, PARTICIPANTS, Caution
 from surreal_bids.cohort.checks import (
+    MAX_LEVELS,
     Reasons,
     Study,
     are_in_other_unit,
@@ -52,6 +54,7 @@ from surreal_bids.cohort.visits import (
     in_order,
     order_visits,
     visit_columns,
+    warn_of_changed_groups,
     warn_of_visits,
 )
 from surreal_bids.config import CohortOptions, change_options, set_by_model
@@ -84,6 +87,7 @@ from surreal_bids.tables import (
     read_sessions,
     read_visit_table,
     to_numbers,
+    with_aliases,
     with_sessions,
 )
 from surreal_bids.text import alternatives, counted, list_briefly
@@ -392,12 +396,18 @@ def read_cohort(
     """
     measured = volumes if isinstance(volumes, Table) else None
     if isinstance(volumes, (str, Path)):
-        measured = read_visit_table(Path(volumes), options.id_column)
+        # With two tables, --id-column may be of one of them: `lh.aparc.thickness` of FreeSurfer.
+        measured = read_visit_table(Path(volumes), options.id_column, named=participants is None)
     people = measured
     if participants is not None:
         people = read_visit_table(Path(participants), options.id_column, named=measured is None)
+    if isinstance(volumes, (str, Path)) and people is not None:
+        _require_id_column(options.id_column, measured or people, people)
     if people is None:
         raise TypeError('a table of volumes or of participants is needed')
+    if measured is not None and people is not measured:
+        people = with_aliases(people, measured.aliases)
+        measured = with_aliases(measured, people.aliases)
     if measured is None:
         options, model = _before_volumes(people, options, model)
     reader = _Reader(
@@ -553,6 +563,11 @@ class _Reader:
         return self.measured is self.people
 
     @property
+    def aliases(self) -> dict[str, Visit]:
+        """Other names of visits of a longitudinal stream."""
+        return {**self.people.aliases, **self.measured.aliases}
+
+    @property
     def prefix(self) -> str:
         """Prefix of the ids."""
         return max(self.people.prefix, self.measured.prefix)
@@ -591,7 +606,9 @@ class _Reader:
         if self.options.exclude is not None:
             everyone = {*listed, *self.people.visits}
             path, ids = self.options.exclude, self.options.id_column
-            by_hand = read_exclusions(path, self.visits, everyone, ids, self.is_measured)
+            by_hand = read_exclusions(
+                path, self.visits, everyone, ids, self.is_measured, self.aliases
+            )
             self.reasons = by_hand | self.reasons
 
     def without_rows(self) -> Reasons:
@@ -694,7 +711,12 @@ class _Reader:
         people = () if self.alone else self.people.columns
         named = (*options.covariates, options.icv_column, options.site_column)
         used = {*people, *filter(None, named), self.groups.column}
-        chosen = choose_features(table, used, self.alone, options.impute)
+        try:
+            chosen = choose_features(table, used, self.alone, options.impute)
+        except DataError as error:
+            raise self.exchanged() or error from error
+        if len(chosen.wanted) < MIN_FEATURES and (exchanged := self.exchanged()):
+            raise exchanged
         if len(chosen.wanted) < MIN_FEATURES:
             unused = list_briefly((f'{n} ({why})' for n, why in chosen.unused.items()), 3)
             raise DataError(
@@ -702,6 +724,23 @@ class _Reader:
                 f'{MIN_FEATURES} are needed; not used: {unused or "none"}'
             )
         return chosen
+
+    def exchanged(self) -> DataError | None:
+        """Say that the tables seem to be exchanged, if only that of participants has volumes."""
+        if self.alone:
+            return None
+        n_measured, n_described = (
+            sum(role_of(name) is None for name in table.columns if table.share_of_numbers(name) > 0)
+            for table in (self.measured, self.people)
+        )
+        if n_described < max(MIN_FEATURES, OFTEN_MORE * n_measured):
+            return None
+        return DataError(
+            f'{self.measured.source}: the table of volumes has '
+            f'{counted(n_measured, "column")} that may be regions, but {self.people.source} has '
+            f'{n_described}; the tables seem to be exchanged: give that of volumes as TABLE or '
+            '--roi-table, and that of participants with --participants or as participants.tsv'
+        )
 
     def choose_columns(self, known: Table) -> tuple[PreprocessingOptions, dict[str, str]]:
         """Choose columns; a model that cannot learn sites uses those that it was trained with."""
@@ -736,6 +775,7 @@ class _Reader:
         participants = {self.visits[name][0] for name in known.text.index}
         for path in dict.fromkeys(self.options.phenotype):
             table = read_visit_table(path, self.options.id_column, named=False)
+            table = with_aliases(table, self.aliases)
             if participants.isdisjoint(who for who, _ in table.visits):
                 raise DataError(
                     f'{path}: has none of the visits of the analysis; write ids as in '
@@ -792,6 +832,7 @@ class _Reader:
             *missed,
             *self.features.cautions,
             *warn_of_visits(cohort.visits, known.text, cohort.people),
+            *warn_of_changed_groups(everyone.visits),
             *self.contradictions(names),
             *codes,
         )
@@ -848,15 +889,14 @@ class _Reader:
     def contradictions(self, names: Sequence[str]) -> Iterator[Caution]:
         """Warn of ages, sexes and diagnoses that differ between the two tables."""
         visits = {name: self.visits[name] for name in names}
-        first, second = (table.of(visits).text for table in (self.people, self.measured))
+        first, second = (table.of(visits) for table in (self.people, self.measured))
         roles: tuple[Role, ...] = () if self.alone else ('age', 'sex', 'diagnosis')
         for role in roles:
-            name, other = column_of(first, role), column_of(second, role)
+            name, other = column_of(first.columns, role), column_of(second.columns, role)
             if name is None or other is None:
                 continue
-            pair = pd.DataFrame({'one': first[name], 'two': second[other]}).dropna()
-            meant = pair.map(lambda word: sex_of(word) or letters_of(word))
-            differ = meant['one'] != meant['two']
+            pair = pd.DataFrame({'one': first.names(name), 'two': second.names(other)}).dropna()
+            differ = _disagree(pair['one'].map(_meaning), pair['two'].map(_meaning))
             if role == 'age':
                 differ = pair.apply(to_numbers).diff(axis=1)['two'].abs() > YEARS_APART
             if differ.mean() > OFTEN_OTHER:
@@ -870,9 +910,59 @@ class _Reader:
                 )
 
 
+OFTEN_MORE = 3
+"""How many times more columns of numbers make a table of participants look like one of volumes."""
+
 OFTEN_OTHER, YEARS_APART = 0.1, 1.0
 """Share of participants with different values in two tables, and years between two ages, that cause
 a warning."""
+
+
+def _meaning(word: str) -> str:
+    """Reduce a word for a sex or a diagnosis to what it means; numbers stay as they are."""
+    is_word = any(map(str.isalpha, word))
+    return sex_of(word) or (letters_of(word) if is_word else word)
+
+
+def _disagree(one: pd.Series, two: pd.Series) -> pd.Series:
+    """Mark rows of two columns that disagree, if both code the same fact.
+
+    Codes may differ, as F and M beside 0 and 1, and one column may divide a group of the other.
+    """
+    differ = one != _translated(two, one)
+    differ_reversed = two != _translated(one, two)
+    return differ if differ.mean() <= differ_reversed.mean() else differ_reversed
+
+
+def _translated(words: pd.Series, target: pd.Series) -> pd.Series:
+    """Replace words that `target` lacks by those of its other words that go with them most often.
+
+    Each of these stands for at least one word, if there are enough.
+    """
+    own = ~words.isin(target.unique())
+    counts = pd.crosstab(words[own], target[own & ~target.isin(words.unique())])
+    if counts.empty or max(counts.shape) > MAX_LEVELS:
+        return words
+    sources, meanings = list(counts.index), list(counts.columns)
+    meaning: dict[str, str] = {}
+    if len(sources) >= len(meanings):
+        meaning.update(zip(sources, map(str, counts.idxmax(axis=1))))
+    for row, column in zip(*linear_sum_assignment(counts.to_numpy(), maximize=True)):
+        meaning[sources[row]] = meanings[column]
+    return words.map(lambda word: meaning.get(word, word))
+
+
+def _require_id_column(name: str | None, volumes: Table, people: Table) -> None:
+    """Refuse a column of ids that neither table has."""
+    found = {volumes.id_column.lower(), people.id_column.lower()}
+    if name is None or name.lower() in found:
+        return
+    columns = dict.fromkeys((*volumes.columns, *people.columns))
+    raise DataError(
+        f'{volumes.source}, {people.source}: neither has the column {name} of --id-column; '
+        f'{alternatives([name], columns)}; ids were found in {volumes.id_column} and '
+        f'{people.id_column}, which need no option'
+    )
 
 
 def _require_same_ids(volumes: Table, people: Table) -> None:

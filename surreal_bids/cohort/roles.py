@@ -473,7 +473,7 @@ def describe_corrections(
         or 'features are thicknesses' * (not sized),
         'site': '--site-column none' * (config.site_column == NONE),
     }
-    alike = {noun_of(name): f'{name} has at most one value' for name in people.columns}
+    alike = {noun_of(name): _why_unused(people.text[name]) for name in people.columns}
     lacking = {
         noun: f'{noun} ({why or alike.get(noun, f"no column is called like {noun}")})'
         for noun, why in chosen.items()
@@ -491,6 +491,11 @@ def describe_corrections(
         PARTICIPANTS,
     )
     return notes, [caution] * bool(doubts)
+
+
+def _why_unused(cells: pd.Series) -> str:
+    """Say why a column about participants cannot be corrected for."""
+    return f'{cells.name} has {"at most one value" if cells.notna().any() else "no value"}'
 
 
 MIN_STRUCTURES = 8
@@ -674,6 +679,7 @@ def find_groups(
     """
     named = any((config.group_column, config.control_label, config.patient_label))
     needed = {CONTROL, PATIENT} if model is None and use == 'known' else {CONTROL}
+    column = ''
     try:
         column = _diagnosis(people, config, model)
         if not column:
@@ -686,11 +692,26 @@ def find_groups(
         if model is None or use == 'controls' or named:
             raise
         lacking = 'no diagnosis is known to mean controls; set --control-label'
-        return Groups(pd.Series(None, people.text.index, dtype=object), lacking=lacking)
+        return _only_patients(people, column, lacking)
     listed = (f'{value} = {SINGULAR.get(group, "other group")}' for value, group in groups.items())
     how = 'for comparisons only' if use == 'compared' else 'see --control-label, --patient-label'
     note = f'Groups: column {column}, {list_briefly(listed)} ({how})'
     return Groups(values.map(groups).rename('group'), column, (note,))
+
+
+def _only_patients(people: Table, column: str, lacking: str) -> Groups:
+    """Return the patients of a table without controls, for display, if a word means patients."""
+    values = people.names(column) if column else pd.Series(None, people.text.index, dtype=object)
+    meant = meanings_of(set(values.dropna()))
+    patients = [value for value, group in meant.items() if group == PATIENT]
+    if not patients:
+        return Groups(values.mask(values.notna(), None), lacking=lacking)
+    listed = (
+        f'{value} = {SINGULAR.get(group or "", "other group")}' for value, group in meant.items()
+    )
+    note = f'Groups: column {column}, {list_briefly(listed)} (no controls)'
+    groups = {value: group or value for value, group in meant.items()}
+    return Groups(values.map(groups).rename('group'), column, (note,), lacking)
 
 
 def _diagnosis(people: Table, config: CohortOptions, model: Requirements | None) -> str:
@@ -796,6 +817,8 @@ def _use_of(cells: pd.Series, roles: Mapping[str, str], no_facts: Collection[str
     if role is None:
         return 'not used: no feature' if cells.name in no_facts else 'measure'
     is_free = column_of(roles, role) is None and noun in (*FACTS, 'date')
+    if noun == 'head size' and noun in roles.values():
+        is_free = False  # --icv-column may name a column that is not called like a head size.
     return noun if is_free else f'not used: {noun}'
 
 

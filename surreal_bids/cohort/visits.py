@@ -13,7 +13,15 @@ import numpy as np
 import pandas as pd
 
 from surreal_bids.cautions import PARTICIPANTS, Caution
-from surreal_bids.names import PARTICIPANT, SESSION, Visit, columns_of, sex_of, visit_name
+from surreal_bids.names import (
+    CONTROL,
+    PARTICIPANT,
+    SESSION,
+    Visit,
+    columns_of,
+    sex_of,
+    visit_name,
+)
 from surreal_bids.tables import Table, read_participants, scan_time, to_numbers, with_sessions
 from surreal_bids.text import counted, list_briefly
 
@@ -191,6 +199,35 @@ def describe_order(visits: pd.DataFrame) -> list[str]:
     ] * bool(how)
 
 
+def warn_of_changed_groups(visits: pd.DataFrame) -> Iterator[Caution]:
+    """Warn of participants whose diagnosis differs between visits: the first visit counts.
+
+    Parameters
+    ----------
+    visits
+        Result of :func:`add_years`, with the column `group`; None where it is not known.
+    """
+    if 'group' not in visits:
+        return
+    known = visits.dropna(subset='group')
+    changes: list[str] = []
+    n_controls = 0
+    for participant, groups in known.groupby(PARTICIPANT, sort=False)['group']:
+        stages = groups[groups != groups.shift()]
+        if len(stages) > 1:
+            changes.append(f'{participant} ({", then ".join(stages)})')
+            n_controls += stages.iloc[0] == CONTROL
+    if changes:
+        yield Caution(
+            f'The diagnosis of {counted(len(changes), "participant")} changes between visits: '
+            f'{list_briefly(changes, 5)}',
+            'Participants belong to the group of their first visit, as do '
+            f'{counted(n_controls, "control")} who may be in an early stage of the disease',
+            'Exclude them (--exclude), or give one diagnosis for all visits of a participant',
+            PARTICIPANTS,
+        )
+
+
 LONG_YEARS = 0.5
 """Time between visits after which an unchanged age must be wrong."""
 
@@ -209,7 +246,13 @@ def warn_of_visits(
     """
     several = visits[visits[PARTICIPANT].duplicated(keep=False)]
     dates = described.loc[several.index[several['order_by'] != DATE], columns_of(described, 'date')]
-    unread = dates.index[(dates.notna() & dates.map(to_years).isna()).any(axis=1)]
+    is_unread = dates.notna() & dates.map(to_years).isna()
+    unread = dates.index[is_unread.any(axis=1)]
+    examples = []
+    for column in dates:
+        cells = dates[column][is_unread[column]]
+        examples += [f'{column} of {name} is {cell}' for name, cell in cells.head(1).items()]
+    cause = f' ({", ".join(examples)})' if examples else ''
     unclear = [
         f'{who} ({", ".join(own[SESSION])})'
         for who, own in several.groupby(PARTICIPANT, sort=False)
@@ -217,7 +260,7 @@ def warn_of_visits(
     ]
     if unclear:
         yield Caution(
-            f'Visits of {list_briefly(unclear, 3)} are sorted without dates',
+            f'Visits of {list_briefly(unclear, 3)} are sorted without dates{cause}',
             'This may not be their order in time, and the first visit may be another one',
             'Add dates as in 2019-03-31, or ages (sessions.tsv)',
             PARTICIPANTS,

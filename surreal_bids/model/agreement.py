@@ -272,9 +272,8 @@ def choose_setting(settings: Sequence[Setting], hyper: HyperParameters) -> Setti
             for s in settings
         )
         raise DataError(
-            f'too few members trained well ({found}; each setting needs at least {needed}); lower '
-            'the learning rate (lr), train longer (iterations), or check the data for outliers; '
-            'members_ and history_ have the details, and checkpoints are kept'
+            f'too few members trained well ({found}; each setting needs at least {needed}); train '
+            'longer (iterations), or check the data for outliers; checkpoints are kept'
         )
     return max(eligible, key=lambda setting: setting.score(hyper.core_members) or 0.0)
 

@@ -885,10 +885,13 @@ def most_patterns(n_regions: int) -> int:
 def require_regions(n_regions: int, n_patterns: Sequence[int], preset: str) -> None:
     """Raise an error for fewer regions than factors of so many patterns need."""
     largest = max(1, *n_patterns, 0)
-    if largest > most_patterns(n_regions):
+    most = most_patterns(n_regions)
+    if largest > most:
+        remedy = f'ask for at most {most}' if most else 'add regions'
         raise UsageError(
             f'{n_regions} regions are too few for {counted(largest, "pattern")}: the preset '
-            f'{preset} needs eight regions per pattern; ask for fewer, or use the preset iclr2022'
+            f'{preset} needs {SMALLEST_RATIO} regions per pattern; {remedy}, or use the preset '
+            'iclr2022'
         )
 
 

@@ -56,6 +56,9 @@ VISIT, R_INDEX, BASELINE = 'visit', 'r_index', 'baseline'
 ADDED_SITES, INDEX_ERROR = 'AddedSites', 'IndexStandardError'
 """Keys of the card: sites that were added later, and how sure R-indices there are."""
 
+TAUGHT_BY = 'SiteRows'
+"""Key of an added site: digests of the volumes of the controls that it was learned from."""
+
 REPRODUCIBILITY = 'Reproducibility'
 """Key of the card: how well patterns are reproduced in subsamples."""
 

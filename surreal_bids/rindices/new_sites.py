@@ -14,11 +14,17 @@ import pandas as pd
 from surreal_bids.cohort.cohort import Cohort, read_cohort
 from surreal_bids.cohort.roles import NONE, SITE, describe_uses
 from surreal_bids.config import CohortOptions
-from surreal_bids.exceptions import DataError
+from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.harmonization.combat import ComBat
 from surreal_bids.harmonization.encoding import CovariateEncoder
 from surreal_bids.names import means
-from surreal_bids.rindices.model import ADDED_SITES, INDEX_ERROR, TableModel
+from surreal_bids.rindices.model import (
+    ADDED_SITES,
+    INDEX_ERROR,
+    TAUGHT_BY,
+    TableModel,
+    digests_of_rows,
+)
 from surreal_bids.rindices.preprocessing import Preprocessing
 from surreal_bids.text import counted, list_briefly
 
@@ -189,6 +195,8 @@ def read_site_controls(
     DataError
         A table cannot be read or cannot be true, a column is missing, or controls are too few.
     """
+    if not site and options.site_column == NONE:
+        raise UsageError('--site-column none: a site needs a name; add --site NAME instead')
     steps = model.preprocessing
     column = NONE if site else options.site_column or steps.options.site_column or SITE
     options = replace(options, site_column=column)
@@ -228,7 +236,13 @@ def add_sites(model: TableModel, controls: Cohort) -> TableModel:
     DataError
         A site is known already.
     """
-    return _with_errors(teach_sites(model, controls), controls)
+    taught = _with_errors(teach_sites(model, controls), controls)
+    column, names = str(controls.options.site_column), model.preprocessing.features.names
+    rows = digests_of_rows(controls.features, names).groupby(controls.people[column])
+    noted = dict(taught.notes[ADDED_SITES])
+    for place, digests in rows:
+        noted[str(place)] = {**noted[str(place)], TAUGHT_BY: sorted(digests)}
+    return replace(taught, notes={**taught.notes, ADDED_SITES: noted})
 
 
 def summarise_added(taught: TableModel, controls: Cohort) -> str:

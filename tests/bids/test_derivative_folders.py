@@ -48,6 +48,15 @@ def test_folders_by_name(tmp_path):
     assert _folders(*(f'{name}={path}' for name, path in named.items())) == named
 
 
+@pytest.mark.parametrize('name', ['fmriprp', 'FreeSurfer', 'freesurfr', 'lesion', 'fmriprepx'])
+def test_names_of_programs_may_not_be_misspelt(tmp_path, name):
+    """They would be names of new segmentations."""
+    with pytest.raises(UsageError, match=rf'{name}=.*: did you mean (fmriprep|freesurfer|lesions)'):
+        _folders(f'{name}={tmp_path}')
+    for other in ('freesurfer7', 'synthseg2', 'aseg', 'hammers', 'mymuse'):
+        assert list(_folders(f'{other}={tmp_path}')) == [other]
+
+
 def test_folders_that_cannot_be():
     for given, message in (
         (['fmriprep='], 'expected NAME=PATH'),

@@ -9,8 +9,9 @@ import pytest
 
 from surreal_bids import __version__
 from surreal_bids.bids.outputs import start_dataset
-from surreal_bids.cli.app import main
+from surreal_bids.cli.app import main, parse_arguments
 from surreal_bids.cli.main import with_hyphens
+from surreal_bids.exceptions import UsageError
 from surreal_bids.files import write_image
 from surreal_bids.rindices.model import TableModel
 from tests.analysis.group_study import write_dataset
@@ -259,6 +260,32 @@ def test_python_runs_the_package(tmp_path):
         command, cwd=tmp_path, env=environment, capture_output=True, check=True, text=True
     )
     assert done.stdout == f'surreal-bids {__version__}\n'
+
+
+def test_a_dry_run_checks_images_although_the_group_level_cannot_run(check, dataset):
+    (dataset / IMAGES[2]).write_bytes(b'no image')
+    (dataset / 'participants.tsv').write_text(PEOPLE.replace('CN', 'PT'))
+    code, out, err = check(levels=('participant', 'group'))
+    assert code == 65
+    assert 'sub-02' in out
+    assert out.endswith(
+        'cannot run: 1 problem and the group level (see the error). Nothing was written.\n'
+    )
+    assert 'which value means controls' in err
+    assert check()[0] == 1
+
+
+@pytest.mark.parametrize(
+    ('words', 'gigabytes'),
+    [(('--mem', '16000'), 16), (('--mem_mb=8G',), 8), (('--mem-gb', '3', '--notrack'), 3)],
+)
+def test_memory_as_fmriprep_writes_it(words, gigabytes):
+    assert parse_arguments(['in', 'out', 'participant', *words])[0].mem_gb == gigabytes
+
+
+def test_memory_without_a_known_unit_is_refused():
+    with pytest.raises(UsageError, match=r'--mem.*expected MB, or a number with a unit'):
+        parse_arguments(['in', 'out', 'participant', '--mem', '16X'])
 
 
 @pytest.mark.slow

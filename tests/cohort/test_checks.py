@@ -6,12 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surreal_bids.cohort.checks import CHECKS
+from surreal_bids.cohort.checks import CHECKS, summarise_reasons
 from surreal_bids.cohort.cohort import read_cohort
 from surreal_bids.config import CohortOptions
 from surreal_bids.exceptions import DataError
 from surreal_bids.rindices.model import prepare
 from surreal_bids.simulation.tables import simulate_table
+from tests.shared_data import shared_data
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -52,6 +53,8 @@ STOPS = {
     'one region in cm3': (
         lambda v, p: (v.assign(**{v.columns[0]: v.iloc[:, 0] / 1000}), p), 'other regions suggest'),
     'icv in metres': (lambda v, p: (v, p.assign(icv=p['icv'] / 1e9)), 'icv has a median of'),
+    'some icv in cm3': (
+        lambda v, p: (v, put(p, 'icv', 1500.0, slice(0, 30))), 'than that of others: units are'),
     'months': (lambda v, p: (v, p.assign(age=p['age'] * 12)), 'like months'),
     'birth years': (lambda v, p: (v, p.assign(age=1950 + p['age'] % 9)), 'like birth years'),
     'centred ages': (lambda v, p: (v, p.assign(age=p['age'] - 70)), 'like centred ages'),
@@ -84,6 +87,20 @@ def test_what_is_named_but_constant_stops(tmp_path):
     options = {'icv': 'proportion', 'icv_column': 'icv', 'covariates': ('age',)}
     with pytest.raises(DataError, match=r'(?s)age is the same in all .*icv is the same in all '):
         read(tmp_path, volumes, people.assign(icv=1.5e6, age=70), **options)
+
+
+def test_a_covariate_that_nobody_has_is_not_constant(tmp_path):
+    volumes, people = study()
+    with pytest.raises(DataError, match='age is missing in all controls; correct it'):
+        read(tmp_path, volumes, people.assign(age=np.nan), covariates=('age', 'sex'))
+
+
+def test_reasons_that_differ_in_numbers_are_one():
+    reasons = ['icv is 1,423.5 (median 140)', 'icv is 7 (median 140)', 'age is missing']
+    assert summarise_reasons(reasons) == (
+        '2 for reasons like "icv is 1,423.5 (median 140)", 1 for "age is missing"'
+    )
+    assert summarise_reasons(['age is missing']) == '1 for "age is missing"'
 
 
 def test_a_covariate_that_equals_the_group_stops(tmp_path):
@@ -133,6 +150,7 @@ WARNED = {
     'permuted head sizes': (
         lambda v, p: (v, p.assign(icv=np.random.default_rng(1).permutation(p['icv']))),
         'icv is hardly related'),
+    'near copy': (lambda v, p: close_copy(v, p, 3e-4), r'different ids: sub-\S+ = sub-'),
     'older patients': (
         lambda v, p: (v, p.assign(age=p['age'] + 40 * (p['diagnosis'] == 'PT') - 20)),
         'beyond the age range of controls'),
@@ -154,6 +172,53 @@ def test_what_is_unlikely_warns(tmp_path, name):
     cohort = read(tmp_path, *damage(*study()))
     assert pd.Series([each.found for each in cohort.warnings]).str.contains(message).any()
     assert cohort.exclusions.empty
+
+
+def test_similar_rows_of_sound_tables_are_no_copies(tmp_path):
+    """A second visit of the same participant, few regions, and volumes in coarse steps."""
+    volumes, people = study()
+    visits, described = (pd.concat([table, table[:9]]) for table in close_copy(volumes, people))
+    visits[-9:] *= 1.0003
+    visits, described = (
+        table.assign(session_id=['a'] * 80 + ['b'] * 9) for table in (visits, described)
+    )
+    steps = volumes.map(lambda volume: float(f'{volume:.1g}'))
+    few, ten = steps.iloc[:, :5], steps.iloc[:, :10]
+    assert few.duplicated().any()
+    for table, facts in ((visits, described), (few, people), (ten, people)):
+        cohort = read(tmp_path, table, facts)
+        assert not [why for why in cohort.exclusions['reason'] if 'same volumes' in why]
+        assert not [each for each in cohort.warnings if 'different ids' in each.found]
+
+
+def test_atrophy_does_not_look_like_exchanged_heads(tmp_path):
+    volumes, people = study(n_cn=60, n_pt=100)
+    rng = np.random.default_rng(0)
+    relative = (volumes / volumes.mean()).mean(axis=1)
+    people['icv'] = 1.3e6 * relative * rng.normal(1, 0.1, len(people))
+    severity = rng.gamma(2, 0.2, len(people)) * (people['diagnosis'] == 'PT')
+    shrunk = volumes * np.exp(-np.outer(severity, rng.uniform(0.5, 1.5, volumes.shape[1])))
+    assert people['icv'].corr(shrunk.sum(axis=1), 'spearman') < 0.3
+    exchanged = people.assign(icv=rng.permutation(people['icv']))
+    for facts, warns in ((people, False), (exchanged, True)):
+        warnings = read(tmp_path, shrunk, facts).warnings
+        assert any('icv is hardly related' in each.found for each in warnings) == warns
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('seed', range(3))
+def test_head_sizes_of_real_tables_are_told_from_exchanged_ones(tmp_path, seed):
+    table = pd.read_csv(shared_data('tables') / 'lnm_two_visits.csv')
+    table = table[table['visit'] == 1].set_index('sub_id').drop(columns='visit')
+    table = table.loc[:, ~table.columns.str.contains('thickness')]
+    table['group'] = table['group'].map({'control': 'CN', 'patient': 'PT'})
+    table = table.sample(80, random_state=seed)
+    size = 'EstimatedTotalIntraCranialVol'
+    exchanged = table.assign(**{size: table[size].sample(frac=1, random_state=seed).to_numpy()})
+    for one, warns in ((table, False), (exchanged, True)):
+        one.to_csv(tmp_path / 'one.csv')
+        warnings = read_cohort(tmp_path / 'one.csv').warnings
+        assert any('hardly related' in each.found for each in warnings) == warns
 
 
 @pytest.mark.slow

@@ -112,6 +112,51 @@ def test_ids_are_written_as_in_the_tables(tmp_path):
         assert set(read(tmp_path, study).visits['participant_id']) == set(names)
 
 
+LONGITUDINAL = {
+    'scan and base': lambda number, session: f'T{session}_{number}.long.{number}_base',
+    'scan': lambda number, session: f'T{session}_{number}',
+    'base': lambda number, session: f'{number}_base',
+    'participant': lambda number, session: number,
+}
+"""What the table of participants may call a scan of FreeSurfer's longitudinal stream."""
+
+
+@pytest.mark.parametrize(
+    ('measured', 'described'),
+    [*(('scan and base', name) for name in LONGITUDINAL), ('scan', 'scan and base')],
+)
+def test_visits_of_a_longitudinal_stream_are_of_one_participant(tmp_path, measured, described):
+    study = make_study()
+    numbers = [label.removeprefix('sub-') for label in study.features.index]
+    volumes, people = [], []
+    for session in (1, 2):
+        scans = [LONGITUDINAL[measured](number, session) for number in numbers]
+        rows = [LONGITUDINAL[described](number, session) for number in numbers]
+        volumes.append((study.features + session).set_axis(scans))
+        people.append(study.people.assign(age=study.people['age'] + session).set_axis(rows))
+    study.features = pd.concat(volumes).rename_axis('ID')
+    study.people = pd.concat(people).rename_axis('ID')
+    study.people = study.people[~study.people.index.duplicated()]
+    (tmp_path / 'poor.csv').write_text('ID\nT2_003\n')
+    cohort = read(tmp_path, study, exclude=tmp_path / 'poor.csv')
+    assert cohort.counts == {'CN': 30, 'PT': 41}
+    assert len(cohort) == 141
+    assert list(cohort.exclusions.index) == ['003_ses-T2']
+    assert set(cohort.first_visits().visits['session_id']) == {'ses-T1'}
+
+
+def test_the_column_of_ids_is_named_for_the_table_that_has_it(tmp_path):
+    study = make_study()
+    study.features = study.features.rename_axis('lh.aparc.volume')
+    study.people = study.people.rename_axis('Code')
+    assert len(read(tmp_path, study, id_column='Code')) == 71
+    with pytest.raises(DataError, match=r'(?s)participants.tsv: no column Code2.*--id-column'):
+        read(tmp_path, study, id_column='Code2')
+    study.people = study.people.rename_axis('ID')
+    with pytest.raises(DataError, match=r'volumes.tsv, .*: neither has the column Code of'):
+        read(tmp_path, study, id_column='Code')
+
+
 def test_participants_can_be_chosen(tmp_path):
     labels = tuple(f'{k:03}' for k in range(10, 70))
     assert len(read(tmp_path, make_study(), participant_label=labels)) == 60
@@ -182,6 +227,27 @@ def test_a_model_can_be_applied_without_controls(tmp_path, groups):
     assert len(cohort) == 41
     assert not cohort.has_enough_controls
     assert any('not adapted' in text.found for text in cohort.warnings) == (groups == 'known')
+
+
+@pytest.mark.parametrize(
+    ('words', 'groups'),
+    [
+        (['AD'], {'PT': 12}),
+        (['AD', 'FTD'], {'PT': 12}),
+        (['AD', 'MCI'], {'PT': 6}),
+        (['XYZ'], {}),
+    ],
+)
+def test_patients_without_controls_keep_their_group(tmp_path, words, groups):
+    needs = requirements(read(tmp_path, make_study()))
+    study = make_study(n_cn=0, n_pt=12, seed=1)
+    study.people['diagnosis'] = np.resize(words, 12)
+    found = read_cohort(
+        *study.write(tmp_path), CohortOptions(), model=needs, groups='compared', adapt=False
+    )
+    assert len(found) == 12
+    assert found.groups.dropna().value_counts().to_dict() == groups
+    assert any(note.startswith('Groups: ') for note in found.notes) == bool(groups)
 
 
 def test_codes_of_sex_are_those_of_the_model(tmp_path):
@@ -260,6 +326,42 @@ def test_tables_that_contradict_each_other_are_told(tmp_path):
     assert [w.found for w in warnings if 'disagree' in w.found] == [
         'age: participants.tsv and volumes.tsv disagree for 71 of 71 visits, such as sub-001'
     ]
+
+
+CODED = {
+    'codes': (lambda words: words.map({'CN': '0', 'PT': '1', 'F': '0', 'M': '1'}), 0),
+    'the authors': (lambda words: words.map({'CN': '-1', 'PT': '1', 'F': '2', 'M': '1'}), 0),
+    'other words': (lambda words: words.map({'CN': 'HC', 'PT': 'AD', 'F': 'Fem', 'M': 'Mas'}), 0),
+    'divided': (lambda words: words + np.where(words.index > 'sub-050', '1', '2'), 0),
+    'exchanged rows': (lambda words: words[::-1].to_numpy(), 2),
+    'exchanged codes': (lambda words: words.map({'CN': 0, 'PT': 1, 'F': 0, 'M': 1})[::-1].array, 2),
+    'exchanged words': (lambda words: words.map({'CN': 'PT', 'PT': 'CN', 'F': 'M', 'M': 'F'}), 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize('name', CODED)
+def test_other_codes_are_no_contradiction(tmp_path, name):
+    change, n_warnings = CODED[name]
+    study = make_study()
+    for column in ('diagnosis', 'sex'):
+        study.features[column] = change(study.people[column])
+    found = [w.found for w in read(tmp_path, study).warnings if 'disagree' in w.found]
+    assert len(found) == n_warnings
+
+
+@pytest.mark.parametrize('columns', [['diagnosis', 'age', 'sex'], ['diagnosis', 'age', 'mmse']])
+def test_exchanged_tables_are_named(tmp_path, columns):
+    study = make_study()
+    study.features, study.people = study.people.assign(mmse=28)[columns], study.features
+    with pytest.raises(DataError, match=r'volumes.tsv: .*participants.tsv has 32; the tables seem'):
+        read(tmp_path, study)
+
+
+def test_one_head_size_is_listed(tmp_path):
+    study = make_study()
+    study.people['brainsize'] = study.people['icv'] * 0.8
+    uses = read(tmp_path, study, icv_column='brainsize').uses.set_index('column')['taken_for']
+    assert uses[['brainsize', 'icv']].tolist() == ['head size', 'not used: head size']
 
 
 def test_a_covariate_is_the_column_that_is_used(tmp_path):

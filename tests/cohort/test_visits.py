@@ -116,6 +116,10 @@ def warnings_of(tmp_path, cells, sessions=('1', '2', '10'), ages=()):
             [r'sub-a \(ses-1, ses-2, ses-10\) .*as in 2019-03-31'],
         ),
         (
+            {'acq_time': ['2012-01-05', '13/02/2010', '2011-01-05']},
+            [r'without dates \(acq_time of sub-a_ses-2 is 13/02/2010\)'],
+        ),
+        (
             {'acq_time': ['05/01/12', '05/01/10', '05/01/11'], 'age': ['72', '70', '71']},
             [r'sub-a \(ses-2, ses-10, ses-1\) are sorted without dates'],
         ),
@@ -189,6 +193,25 @@ def test_ages_that_do_not_change_are_told(tmp_path, cells, ages, warns):
     assert [text.startswith('age is the same at all visits of sub-a') for text in found] == (
         [True] * warns
     )
+
+
+def test_diagnoses_that_change_are_counted(tmp_path):
+    """Such as controls who fall ill later: models learn from the first visit."""
+    study = make_study()
+    volumes = with_sessions(study)
+    volumes['diagnosis'] = study.people['diagnosis'].reindex(volumes.index).to_numpy()
+    study.people = study.people.drop(columns='diagnosis')
+    later = volumes['session_id'] == 'ses-2'
+    for who, diagnosis in (('sub-002', 'PT'), ('sub-003', 'MCI'), ('sub-040', 'CN')):
+        volumes.loc[later & (volumes.index == who), 'diagnosis'] = diagnosis
+    study.features = volumes
+    cohort = read_cohort(*study.write(tmp_path), CohortOptions(patient_label=('PT',)))
+    found = [each for each in cohort.warnings if 'The diagnosis of' in each.found]
+    assert [each.found for each in found] == [
+        'The diagnosis of 3 participants changes between visits: sub-002 (CN, then PT), '
+        'sub-003 (CN, then MCI), sub-040 (PT, then CN)'
+    ]
+    assert 'as do 2 controls' in found[0].consequence
 
 
 @pytest.mark.slow

@@ -105,6 +105,8 @@ def test_one_participant_of_an_added_site_can_be_computed(model, tmp_path, capsy
     common = ('--participants', tables[1], '--model', tmp_path / 'out')
     assert run('apply', tables[0], *common, '--out', everyone) == 0
     assert (read(everyone)['status'] == 'complete').all()
+    taught = read(everyone)['flags'].str.contains('site learned from this participant')
+    assert taught.tolist() == [True] * 12 + [False] * 8
     assert capsys.readouterr().err.count(FEW) == 1
     assert (tmp_path / 'everyone_report' / 'group.html').read_text().count(FEW) == 1
     study.features.iloc[[3]].to_csv(tmp_path / 'row.tsv', sep='\t')
@@ -185,6 +187,7 @@ def test_sites_can_be_added_one_after_the_other(model, tmp_path):
         (('--control-label', 'healthy'), {}, 'no row has healthy'),
         (('--site', 'a', '--site-column', 'site'), {}, 'give one of them'),
         (('--site-column', 'place'), {}, 'place'),
+        (('--site-column', 'none'), {}, 'a site needs a name; add --site NAME'),
         (('--site', 'another'), {}, '--site another, but column site has new; remove --site'),
     ],
 )
