@@ -65,7 +65,7 @@ def write_replication(
     refuse_inputs(outputs, [*tables, *originals, options.exclude, *model_files])
 
     from surreal_bids.analysis.outputs import summarise_cohort
-    from surreal_bids.analysis.replication import replicate
+    from surreal_bids.analysis.replication import replicate, require_second_cohort
     from surreal_bids.cohort.cohort import with_logged
     from surreal_bids.model.bundle import claim_checkpoints, remove_checkpoints
     from surreal_bids.rindices.model import TableModel
@@ -76,9 +76,11 @@ def write_replication(
     original, indices = _read_original(model, arguments)
     log_cautions(cohort.warnings)
     summarise(summarise_cohort(cohort))
+    names = ', '.join(str(path) for path in tables if path is not None)
+    with prefix_errors(names):
+        require_second_cohort(model, cohort)
     n_procs = usable_cores() if find_device(training.device) == 'cpu' else 1
     made_from = cohort.fingerprint(asdict(training), __version__, str(arguments.model))
-    names = ', '.join(str(path) for path in tables if path is not None)
     with sole_use('replication', out), prefix_errors(names):
         claim_checkpoints(out / CHECKPOINTS, made_from, arguments.overwrite)
         found = replicate(

@@ -26,6 +26,7 @@ from surreal_bids.cautions import unite
 from surreal_bids.model.number import PERMUTATIONS, Stability, explain_choice, least_stability
 from surreal_bids.names import CONTROL, PATIENT
 from surreal_bids.reports import figures
+from surreal_bids.reports.card import pattern_words
 from surreal_bids.reports.mosaics import CHANGE as CHANGE_COLOURS
 from surreal_bids.reports.mosaics import Background, RegionPainter, Scale
 from surreal_bids.reports.pages import TABLES, listing, render, write_page
@@ -41,6 +42,9 @@ EXPLANATION = (
     'regions change alike beyond their reference, and the AUC is above 0.5 with its interval. It '
     'is not replicated if an estimate does not reach its reference.'
 )
+
+STUDIES = {'original': 'original', 'second cohort': 'second'}
+"""Columns of the changes of regions, by how reports call the study."""
 
 REASONS = {
     REPLICATED: ' in the second cohort.',
@@ -195,7 +199,7 @@ def _cards(report: ReplicationReport) -> list[dict[str, Any]]:
             'verdict': row['verdict'],
             'is_replicated': row['verdict'] == REPLICATED,
             'reason': REASONS.get(row['verdict'], ': the second cohort has no pattern of its own.'),
-            'sentences': describe_pattern(row),
+            'sentences': [*describe_pattern(row), *_describe_regions(report.found.maps, row)],
         }
         for row in rows
     ]
@@ -219,6 +223,19 @@ def describe_pattern(row: Mapping[Any, Any]) -> list[str]:
     return sentences
 
 
+def _describe_regions(maps: pd.DataFrame, row: Mapping[Any, Any]) -> list[str]:
+    """Name the regions that a pattern changes in either study, the largest changes first."""
+    if maps.empty:
+        return []
+    rows = maps[maps['pattern'] == row['pattern']]
+    sentences = []
+    for title, column in STUDIES.items():
+        changes = rows.assign(change_sd=rows[column], change_percent=np.nan)
+        words = pattern_words(changes.assign(shown=is_shown(rows[column])))
+        sentences.append(f'{title.capitalize()}: {words[0].lower()}{words[1:]}.')
+    return sentences
+
+
 def _draw_patterns(report: ReplicationReport) -> dict[str, Path]:
     """Draw each pattern as both studies show it, if its regions are those of the atlas."""
     maps = report.found.maps
@@ -237,7 +254,7 @@ def _draw_patterns(report: ReplicationReport) -> dict[str, Path]:
         )
         brains = {
             title: values_by_region(rows[is_shown(rows[column])], column)
-            for title, column in (('original', 'original'), ('second cohort', 'second'))
+            for title, column in STUDIES.items()
         }
         drawn[str(name)] = painter.draw(path, brains, scale)
     return drawn
