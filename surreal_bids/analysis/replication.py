@@ -294,7 +294,7 @@ def require_original(model: TableModel, original: Cohort) -> Cohort:
     first = was_trained_on(model, original) & original.visits['is_first']
     if not first.any():
         raise DataError(
-            '--original: the model was not trained on any of these participants; give the tables '
+            'the model was not trained on any of these participants; give the tables '
             'that the model was fitted to'
         )
     return replace(original.select(first), apart=None)

@@ -135,12 +135,14 @@ def _read_original(
     """Read the participants of the original study, and their out-of-fold R-indices."""
     if arguments.original is None:
         return None, None
+    from surreal_bids.analysis.replication import require_original
     from surreal_bids.cohort.cohort import read_cohort
     from surreal_bids.tables import prefix_errors
 
     needs = model.preprocessing.requirements
     with prefix_errors('--original'):
         original = read_cohort(arguments.original, arguments.original_participants, model=needs)
+        original = require_original(model, original)
     path = find_model(arguments.model) / RINDICES
     if not path.is_file():
         return original, None

@@ -146,22 +146,16 @@ def quote(found: Replication) -> str:
             f'The second cohort ({groups}) shows no pattern of its own, so that it neither '
             f'supports nor contradicts the original patterns.{_quote_areas(rows)}'
         )
-    names = {
-        verdict: rows.loc[rows['verdict'] == verdict, 'pattern'].tolist()
-        for verdict in (REPLICATED, UNCERTAIN, NOT_REPLICATED)
-    }
-    total = counted(len(rows), 'pattern')
     was = 'was' if found.forward.n_replicated == 1 else 'were'
+    total = counted(len(rows), 'pattern')
     text = f'{found.forward.n_replicated} of {total} {was} replicated in a second cohort ({groups})'
-    replicated = rows[rows['verdict'] == REPLICATED].to_dict('records')
-    if replicated:
-        text += f': {"; ".join(map(_quote_pattern, replicated))}'
-    text += '.'
-    if names[UNCERTAIN]:
-        text += f' Uncertain: {listing(names[UNCERTAIN])}.'
-    if names[NOT_REPLICATED]:
-        text += f' Not replicated: {listing(names[NOT_REPLICATED])}.'
-    return text
+    for verdict in (REPLICATED, UNCERTAIN, NOT_REPLICATED):
+        patterns = [
+            _quote_pattern(row) for row in rows[rows['verdict'] == verdict].to_dict('records')
+        ]
+        if patterns:
+            text += f'. {verdict.capitalize()}: {listing(patterns)}'
+    return f'{text}.'
 
 
 def _quote_pattern(row: Mapping[Any, Any]) -> str:

@@ -179,7 +179,7 @@ def test_the_sentence_to_quote_has_estimates_intervals_and_references():
     assert 'same number of patterns as in the original model, 1' in describe_own_number(found)[1]
     not_found = make_replication(NOT_REPLICATED, found.number)
     assert quote(not_found).startswith('0 of 1 pattern were replicated')
-    assert 'Not replicated: r1' in quote(not_found)
+    assert 'Not replicated: r1 (correlation' in quote(not_found)
 
 
 def test_the_table_has_a_row_for_each_estimate():
