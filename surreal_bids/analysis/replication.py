@@ -16,7 +16,7 @@ Shapes: N patients, S regions, M patterns, R permutations.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -163,9 +163,9 @@ class Replication:
     model: TableModel
     number: Number
     forward: Comparison
-    backward: Comparison | None
-    maps: pd.DataFrame
-    cautions: tuple[Caution, ...]
+    backward: Comparison | None = None
+    maps: pd.DataFrame = field(default_factory=pd.DataFrame)
+    cautions: tuple[Caution, ...] = ()
 
     @property
     def has_patterns(self) -> bool:
@@ -219,18 +219,12 @@ def replicate(
     with stage('number of patterns'):
         number = _choose_own_number(data, len(model.pattern_names), options)
     taught, foreign = score_without_own_site(model, cohort, assign_folds(cohort, options))
-    cautions = [*cohort.warnings, *_cautions_of(model)]
-    cautions += warn_of_differences(compare_groups(cohort))
+    cautions = _cautions_of(model, cohort)
+    result = Replication(
+        model=taught, number=number, forward=_describe_alone(taught, cohort, foreign)
+    )
     if not number.n_patterns:
-        forward = _describe_alone(taught, cohort, foreign)
-        return Replication(
-            model=taught,
-            number=number,
-            forward=forward,
-            backward=None,
-            maps=pd.DataFrame(),
-            cautions=tuple(cautions),
-        )
+        return replace(result, cautions=tuple(cautions))
     own = train_own(data, folds, options, len(model.pattern_names), checkpoint_dir, n_procs)
     maps = change_maps(model), change_maps(own.model)
     with stage('comparison'):
@@ -242,14 +236,9 @@ def replicate(
         backward = _look_back(model, own.model, original, original_indices, options)
     if not forward.is_held_out:
         cautions.append(NOT_HELD_OUT)
-    return Replication(
-        model=taught,
-        number=number,
-        forward=forward,
-        backward=backward,
-        maps=_describe_maps(model, forward.patterns, *maps),
-        cautions=tuple(cautions),
-    )
+    side_by_side = _describe_maps(model, forward.patterns, *maps)
+    result = replace(result, forward=forward, backward=backward, maps=side_by_side)
+    return replace(result, cautions=tuple(cautions))
 
 
 NOT_HELD_OUT = Caution(
@@ -306,19 +295,22 @@ def was_trained_on(model: TableModel, cohort: Cohort) -> pd.Series:
     return digests.isin(model.notes.get(SEEN, ()))
 
 
-def _cautions_of(model: TableModel) -> list[Caution]:
-    """Warn of a model that does not tell whom it was trained on."""
-    if SEEN in model.notes:
-        return []
-    return [
-        Caution(
-            'The model does not list its training participants',
-            'It is not known whether any of them are in the second cohort, whose R-indices would '
-            'then be in sample',
-            'Make sure that the two cohorts have no participant in common',
-            PARTICIPANTS,
-        )
-    ]
+def _cautions_of(model: TableModel, cohort: Cohort) -> list[Caution]:
+    """Collect warnings of the second cohort and of a model with unknown training participants."""
+    cautions = [*cohort.warnings, *warn_of_differences(compare_groups(cohort))]
+    if SEEN not in model.notes:
+        cautions.append(UNKNOWN_PARTICIPANTS)
+    return cautions
+
+
+UNKNOWN_PARTICIPANTS = Caution(
+    'The model does not list its training participants',
+    'It is not known whether any of them are in the second cohort, whose R-indices would then be '
+    'in sample',
+    'Make sure that the two cohorts have no participant in common',
+    PARTICIPANTS,
+)
+"""Warning of published models, and of models of earlier versions."""
 
 
 def _doubts_of_original(indices: pd.DataFrame | None) -> list[Caution]:
@@ -474,9 +466,9 @@ def compare(
     """
     everyone = data.normalised.index
     compared = everyone[data.is_patient[everyone]]
-    is_known = foreign.loc[compared].notna().all(axis=1)
-    is_known &= own.indices.loc[compared].notna().all(axis=1)
-    compared = compared[is_known]
+    has_both = foreign.loc[compared].notna().all(axis=1)
+    has_both &= own.indices.loc[compared].notna().all(axis=1)
+    compared = compared[has_both]
     null = permuted_agreement(data, foreign.loc[compared], maps[0], seed)
     patterns = compare_patterns(foreign.loc[compared], own.indices.loc[compared], maps, null)
     separation, associations = describe_indices_of(cohort, foreign)
@@ -536,11 +528,11 @@ def permuted_agreement(
         return _best_match(agreement), _best_match(similarity)
 
     shuffled = _shuffles(data, seed)
-    found = []
+    pairs = []
     for done, pair in enumerate(in_threads(compare_with, shuffled), start=1):
         report(done, PERMUTATIONS, f'permutations: {done} of {PERMUTATIONS}')
-        found.append(pair)
-    agreements, similarities = zip(*found)
+        pairs.append(pair)
+    agreements, similarities = zip(*pairs)
     return Null(np.array(agreements), np.array(similarities))
 
 
@@ -550,15 +542,15 @@ def _shuffles(data: TrainingData, seed: int) -> Iterator[tuple[Floats, Floats]]:
         yield data.shuffle(np.random.default_rng((seed, _PERMUTATION, number)))
 
 
-def correlate(some: Floats, others: Floats) -> Floats:
+def correlate(first: Floats, second: Floats) -> Floats:
     """Correlate the columns of two arrays, (N, M) each; a constant column correlates at 0."""
     standardised = []
-    for values in (some, others):
+    for values in (first, second):
         centred = values - values.mean(axis=0)
         sd = centred.std(axis=0)
         unit = np.divide(centred, sd, out=np.zeros_like(centred, dtype=float), where=sd > 0)
         standardised.append(np.nan_to_num(unit))
-    return np.asarray(standardised[0].T @ standardised[1] / len(some))
+    return np.asarray(standardised[0].T @ standardised[1] / len(first))
 
 
 def _best_match(correlation: Floats) -> Floats:
@@ -734,25 +726,44 @@ def _tidy(comparison: Comparison) -> pd.DataFrame:
     """Return all estimates of a comparison, a row for each."""
     rows: list[dict[str, object]] = []
     for row in comparison.patterns.to_dict('records'):
-        known = {'direction': comparison.direction, 'verdict': row['verdict']}
-        known |= {'pattern': row['pattern'], 'matched_pattern': row.get('matched_pattern')}
-        if 'agreement' in row:
-            limits = {'low': row['agreement_low'], 'high': row['agreement_high']}
-            agreement = {'estimate': row['agreement'], 'reference': row['agreement_reference']}
-            named = {'analysis': 'agreement', 'measure': 'R-index', 'n': row['n']}
-            rows.append(known | named | agreement | limits)
-            similarity = {'estimate': row['similarity'], 'reference': row['similarity_reference']}
-            named = {'analysis': 'regions', 'measure': 'change', 'n': row['n_regions']}
-            rows.append(known | named | similarity)
+        pattern = {
+            'direction': comparison.direction,
+            'pattern': row['pattern'],
+            'matched_pattern': row.get('matched_pattern'),
+            'verdict': row['verdict'],
+        }
+        rows += [pattern | estimate for estimate in _tidy_comparison(row)]
         of_index = {
             'separation': (comparison.separation, NO_AREA),
             'association': (comparison.associations, 0.0),
         }
         for analysis, (table, reference) in of_index.items():
-            estimates = table[table['index'] == row['pattern']]
-            named = known | {'analysis': analysis, 'reference': reference}
-            rows += [found | named for found in estimates.to_dict('records')]
+            estimates = table[table['index'] == row['pattern']].to_dict('records')
+            named = pattern | {'analysis': analysis, 'reference': reference}
+            rows += [estimate | named for estimate in estimates]
     return pd.DataFrame(rows).reindex(columns=list(REPLICATION_COLUMNS))
+
+
+def _tidy_comparison(row: Mapping[Any, Any]) -> Iterator[dict[str, object]]:
+    """Return how a pattern compares with the matched one; nothing if it was not matched."""
+    if 'agreement' not in row:
+        return
+    yield {
+        'analysis': 'agreement',
+        'measure': 'R-index',
+        'estimate': row['agreement'],
+        'low': row['agreement_low'],
+        'high': row['agreement_high'],
+        'reference': row['agreement_reference'],
+        'n': row['n'],
+    }
+    yield {
+        'analysis': 'regions',
+        'measure': 'change',
+        'estimate': row['similarity'],
+        'reference': row['similarity_reference'],
+        'n': row['n_regions'],
+    }
 
 
 def _tidy_number(number: Number) -> pd.DataFrame:

@@ -113,7 +113,7 @@ def describe_own_number(found: Replication) -> list[str]:
         best = max(tried.values(), key=lambda each: each.value - least_stability(each.n_patterns))
         sentences = [
             'No number of patterns is reproduced in subsamples of the second cohort and more '
-            f'stable than in permuted data: {counted(best.n_patterns, "pattern")} come closest '
+            f'stable than in permuted data; closest is {counted(best.n_patterns, "pattern")} '
             f'({_stability(best)}). Either it has no disease that changes these regions, or too '
             'few participants.'
         ]
@@ -169,8 +169,8 @@ def _quote_pattern(row: Mapping[Any, Any]) -> str:
 
 def _quote_areas(rows: pd.DataFrame) -> str:
     """Return how well the original R-indices separate the groups, as a sentence."""
-    known = rows.dropna(subset='auc').to_dict('records')
-    areas = [f'{row["pattern"]} {_interval(row, "auc")}' for row in known]
+    with_area = rows.dropna(subset='auc').to_dict('records')
+    areas = [f'{row["pattern"]} {_interval(row, "auc")}' for row in with_area]
     return f' AUC of the original R-indices: {"; ".join(areas)}.' if areas else ''
 
 
