@@ -238,7 +238,7 @@ def _draw_patterns(report: ReplicationReport) -> dict[str, Path]:
     from surreal_bids.templates import muse_labels
 
     painter = RegionPainter(Background.read(), muse_labels())
-    largest = float(maps[['original', 'second']].abs().max(axis=None))
+    largest = maps[['original', 'second']].abs().to_numpy(dtype=float).max()
     limit = max(np.ceil(2 * largest) / 2, 0.5)
     scale = Scale(CHANGE_COLOURS, -limit, limit, 'change (SD of controls)')
     drawn = {}
