@@ -20,6 +20,7 @@ from surreal_bids.analysis.engine import Analysis, describe_flags
 from surreal_bids.analysis.image_quality import FEWEST_IMAGES, OUTLYING
 from surreal_bids.analysis.limits import FALSE_ALARMS, MIN_PAIRS, MOST_YEARS
 from surreal_bids.analysis.patterns import LEAST_CHANGE, LEAST_ENLARGEMENT
+from surreal_bids.analysis.replication import LEAST_AGREEMENT
 from surreal_bids.bids.outputs import Column, describe_columns, output_path
 from surreal_bids.cautions import R_INDICES, Caution
 from surreal_bids.cohort.cohort import Cohort
@@ -28,6 +29,7 @@ from surreal_bids.cohort.volumes import ICV
 from surreal_bids.files import write_json, write_tsv
 from surreal_bids.harmonization.combat import UNHARMONIZED
 from surreal_bids.imaging.quality import NORM_PEOPLE
+from surreal_bids.model.number import PERMUTATIONS
 from surreal_bids.names import CONTROL, GROUP_NAMES, PARTICIPANT, PATIENT, SESSION, without_prefix
 from surreal_bids.regions import Feature, FeatureList, readable_name, recognise, region_names
 from surreal_bids.rindices.crossfit import HELD_OUT
@@ -62,6 +64,7 @@ CONSTANTS = {
     'false_alarms': FALSE_ALARMS,
     'fewest_images': FEWEST_IMAGES,
     'included': INCLUDED,
+    'least_agreement': LEAST_AGREEMENT,
     'least_change': LEAST_CHANGE,
     'least_enlargement': LEAST_ENLARGEMENT,
     'min_for_centiles': MIN_FOR_CENTILES,
@@ -71,6 +74,7 @@ CONSTANTS = {
     'noise': describe_noise(),
     'norm_people': NORM_PEOPLE,
     'outlying': OUTLYING,
+    'permutations': PERMUTATIONS,
     'share': SHARE,
     'usual_difference': USUAL,
 }

@@ -127,9 +127,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add_common_options(parser)
     commands = parser.add_subparsers(
-        required=True, metavar='{fit,apply,add-site,card}', title='Commands'
+        required=True, metavar='{fit,apply,add-site,replicate,card}', title='Commands'
     )
-    for add in (_add_fit, _add_apply, _add_site, _add_card):
+    for add in (_add_fit, _add_apply, _add_site, _add_replicate, _add_card):
         add(commands)
     add_to_commands(commands)
     return parser
@@ -227,6 +227,53 @@ def _add_site(commands: Any) -> None:
     _add_controls(parser)
     _add_overwrite(parser, 'replace the model in OUT')
     parser.set_defaults(run=run_add_site)
+
+
+def _add_replicate(commands: Any) -> None:
+    parser = commands.add_parser(
+        'replicate',
+        usage='surreal-gan replicate MODEL TABLE --out DIR [options]',
+        help='test whether the patterns of a model exist in a second cohort',
+        description='Test whether the patterns of a model exist in a second cohort of controls and '
+        'patients. The model is applied to the second cohort, whose sites it learns from the '
+        'controls; a model with the same number of patterns is trained on the second cohort; and '
+        'both are compared pattern by pattern. The reference is what unrelated patterns give. '
+        'Participants whom the model was trained on are refused.',
+        epilog='DIR will contain the results (replication.tsv), the report (replication.html), '
+        'excluded participants (exclusions.tsv), and summary.txt with a sentence to quote. A JSON '
+        'file describes the columns of a table.',
+        allow_abbrev=False,
+    )
+    parser.add_argument('model', type=path_of, metavar='MODEL', help=MODEL_HELP)
+    _add_tables(parser)
+    _add_path(parser, '--out', 'DIR', 'folder to write the results to')
+    parser.add_argument(
+        '--original',
+        type=path_of,
+        metavar='TABLE',
+        help='table that the model was fitted to: patterns of the second cohort are then also '
+        'looked for in the original participants',
+    )
+    parser.add_argument(
+        '--original-participants',
+        type=path_of,
+        metavar='TSV',
+        help='table of the original participants (default: read them from --original)',
+    )
+    _add_overwrite(parser, 'replace the results in DIR')
+    add_sections(parser, {GROUPS: 'Columns and labels that are not given are inferred.'})
+    for name in ('icv_column', 'site_column', 'phenotype'):
+        add_option(parser, name, default=argparse.SUPPRESS)
+    training = parser.add_argument_group(TRAINING, 'Of the model of the second cohort.')
+    for name in REPLICATION_TRAINING:
+        add_option(training, name, default=argparse.SUPPRESS)
+    parser.set_defaults(run=run_replicate)
+
+
+REPLICATION_TRAINING = (
+    *('ortho', 'repetitions', 'iterations', 'preset', 'folds', 'device', 'random_seed'),
+)
+"""Options for training in `replicate`, where the number of patterns is that of the model."""
 
 
 def _add_card(commands: Any) -> None:
@@ -605,6 +652,16 @@ def run_add_site(arguments: argparse.Namespace) -> int:
     sys.stdout.write(f'The model is in {out}.\n')
     log_cautions(controls.warnings)
     return 0
+
+
+def run_replicate(arguments: argparse.Namespace) -> int:
+    """Compare the patterns of a model with those of a second cohort; write the results."""
+    from surreal_bids.cli.replicate import write_replication
+
+    cohort_options = _options(arguments, CohortOptions)
+    training = training_options(_options(arguments, TrainingOptions))
+    model_files = [find_model(arguments.model) / name for name in OWN_FILES]
+    return write_replication(arguments, cohort_options, training, model_files)
 
 
 def run_card(arguments: argparse.Namespace) -> int:

@@ -92,7 +92,13 @@ def test_verbosity():
 
 
 COMMANDS = {
-    gan.build_parser: ('fit T --out M', 'apply T --model M --out r', 'add-site M T O', 'card M'),
+    gan.build_parser: (
+        'fit T --out M',
+        'apply T --model M --out r',
+        'add-site M T O',
+        'card M',
+        'replicate M T --out D',
+    ),
     simulate.build_parser: ('table O', 'cohort O', 'score R T'),
 }
 
