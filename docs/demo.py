@@ -59,7 +59,7 @@ MINIATURE = Size(
     20,
     '--voxel-size 3',
     '--template-resolution 4',
-    '--features muse72 --n-patterns 3 --repetitions 4 --iterations 300 --folds 2',
+    '--n-patterns 3 --repetitions 4 --iterations 300 --folds 2',
 )
 
 

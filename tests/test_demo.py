@@ -25,8 +25,7 @@ LARGEST_DIFFERENCE = 13.0
 """Median difference of volumes from the truth, whose regions are not DLMUSE's, in percent."""
 
 LOWEST_C_INDEX, LOWEST_AUC = 0.8, 0.85
-"""Of the miniature, which trains for less time on fewer people and regions; the demo has to reach
-0.85."""
+"""Of the miniature, which trains for less time on fewer people; the demo has to reach 0.85."""
 
 
 def load_demo() -> ModuleType:

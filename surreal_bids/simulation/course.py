@@ -105,13 +105,13 @@ def sample_dominance(n_people: int, n_patterns: int, sd: float, rng: np.random.G
     shared = rng.standard_normal((n_people, 1))
     of_pattern = rng.standard_normal((n_people, n_patterns))
     dominance = sd * (SHARED_DOMINANCE * shared + OWN_DOMINANCE * of_pattern)
-    return np.asarray(np.clip(dominance, -LARGEST_DOMINANCE, LARGEST_DOMINANCE))
+    return dominance.clip(-LARGEST_DOMINANCE, LARGEST_DOMINANCE)
 
 
 def signs_of_sides() -> Array:
     """1 for the regions of the left side, -1 for those of the right, 0 for others; (S,)."""
     hemispheres = muse_table().set_index('index')['hemisphere'].loc[list(muse_indices())]
-    return hemispheres.map({'L': 1.0, 'R': -1.0}).fillna(0.0).to_numpy()
+    return np.select([hemispheres == 'L', hemispheres == 'R'], [1.0, -1.0], default=0.0)
 
 
 def choose_second_visits(groups: NDArray[np.str_], rng: np.random.Generator) -> NDArray[np.intp]:
