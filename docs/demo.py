@@ -20,6 +20,10 @@ PROGRAMS = Path(sys.executable).parent
 LOG = 'log.txt'
 """File that keeps what the commands print."""
 
+COURSE = '--side-dominance 0.3 --memory --visits 2'
+"""What the study has besides one visit of each participant: disease that is stronger on one side, a
+memory score, and second visits."""
+
 SMALLEST_REGION_MM3 = 1000
 """Volumes of smaller regions are not compared: they have few voxels of 2 mm."""
 
@@ -32,8 +36,8 @@ class Size:
     ----------
     n_heads
         Number of patients with a T1w image.
-    n_cn, n_pt
-        Controls and patients of the study.
+    n_cn, n_pt, n_mci
+        Controls, patients and participants with MCI of the study.
     simulation, participant, group
         Options of the simulation of heads and of the two levels.
     """
@@ -41,19 +45,21 @@ class Size:
     n_heads: int
     n_cn: int
     n_pt: int
+    n_mci: int
     simulation: str
     participant: str
     group: str
 
 
-FULL = Size(2, 100, 150, '', '--template-resolution 2', '')
+FULL = Size(2, 100, 150, 40, '', '--template-resolution 2', '')
 MINIATURE = Size(
     1,
     50,
     75,
+    20,
     '--voxel-size 3',
     '--template-resolution 4',
-    '--features muse72 --n-patterns 3 --repetitions 4 --iterations 300 --folds 2',
+    '--n-patterns 3 --repetitions 4 --iterations 300 --folds 2',
 )
 
 
@@ -94,21 +100,26 @@ def compare_heads(folder: Path) -> str:
 
 
 def read_indices(folder: Path) -> pd.DataFrame:
-    """Read group and R-indices of the study."""
+    """Read group and R-indices of the study at first visits."""
     table = pd.read_table(folder / 'study_out' / 'phenotype' / 'rindices.tsv')
-    names = [name for name in table if name[0] == 'r' and name[1:].isdecimal()]
-    return table.set_index('participant_id')[['group', *names]]
+    first = table.drop_duplicates('participant_id').set_index('participant_id')
+    return first[['group', *pattern_columns(table)]]
+
+
+def pattern_columns(table: pd.DataFrame) -> list[str]:
+    """Names of the columns r1, r2, ..."""
+    return [name for name in table if name[0] == 'r' and name[1:].isdecimal()]
 
 
 def summarise(folder: Path, score: str) -> None:
     """Print what was found beside the truth, what to open, and what to run next."""
     indices = read_indices(folder)
     values = indices.drop(columns='group')
-    truth = pd.read_table(folder / 'study' / 'severities.tsv', index_col='participant_id')
+    truth = pd.read_table(folder / 'study' / 'severities.tsv')
     sys.stdout.write(
         'WHAT WAS FOUND\n'
         f'Heads, volumes measured by the network:\n{compare_heads(folder)}'
-        f'Study: {values.shape[1]} patterns found, {truth.shape[1]} simulated; '
+        f'Study: {values.shape[1]} patterns found, {len(pattern_columns(truth))} simulated; '
         f'{values.isna().any(axis=1).sum()} of {len(values)} participants lack an R-index.\n'
         'How well R-indices order patients by severity (c-index), and maps show the affected\n'
         'regions (AUC); 0.5 is chance, 1 is perfect:\n'
@@ -118,7 +129,7 @@ def summarise(folder: Path, score: str) -> None:
     typical = patients.sum(axis=1).idxmax()
     sys.stdout.write(
         'OPEN\n'
-        f'  {folder}/study_out/group.html  the group: patterns, R-indices, maps, methods\n'
+        f'  {folder}/study_out/group.html  the group: patterns, MCI, memory, change, methods\n'
         f'  {folder}/study_out/{typical}.html  the patient with the highest R-indices\n'
         f'  {folder}/heads_out/sub-PT0001.html  a head: mask, tissues, regions, volumes\n'
         'NEXT, on your own data (docs/demo.md explains)\n'
@@ -139,7 +150,8 @@ def main(argv: list[str] | None = None) -> None:
     heads = 'a simulated head' if size.n_heads == 1 else f'{size.n_heads} simulated heads'
     sys.stdout.write(
         f'Part 1: images of {heads} to regional volumes and maps.\n'
-        f'Part 2: a simulated study, {size.n_cn} controls and {size.n_pt} patients, to R-indices.\n'
+        f'Part 2: a simulated study, {size.n_cn} controls, {size.n_pt} patients and '
+        f'{size.n_mci} with MCI, to R-indices.\n'
     )
     folder.mkdir(parents=True, exist_ok=True)
     at = shlex.quote(str(folder))
@@ -155,12 +167,13 @@ def main(argv: list[str] | None = None) -> None:
     run(
         folder,
         f'surreal-simulate table {at}/study --n-cn {size.n_cn} --n-pt {size.n_pt} '
-        f'--seed {seed} --maps {at}/study_out',
+        f'--n-mci {size.n_mci} {COURSE} --seed {seed} --maps {at}/study_out',
     )
     run(
         folder,
         f'surreal-bids {at}/study {at}/study_out group -w {at}/work '
-        f'--roi-table {at}/study/roi_volumes.tsv --template-resolution 4 {size.group}',
+        f'--roi-table {at}/study/roi_volumes.tsv --patient-label PT --template-resolution 4 '
+        f'{size.group}'.rstrip(),
     )
     score = run(
         folder,

@@ -30,10 +30,11 @@ from surreal_bids.cli.main import (
 )
 from surreal_bids.exceptions import DataError, UsageError
 from surreal_bids.files import read_file, replacing, sole_use, write_image, write_json
-from surreal_bids.names import without_prefix
+from surreal_bids.names import PARTICIPANT, PATIENT, SESSION, without_prefix
 from surreal_bids.progress import with_bar
 from surreal_bids.simulation.anatomy import PATTERNS, VOXEL_SIZES_MM, labels_at, load_labels
 from surreal_bids.simulation.cohort import CohortPlan, simulate_cohort
+from surreal_bids.simulation.course import NO_COURSE, Course
 from surreal_bids.simulation.tables import (
     TASKS,
     SimulatedTable,
@@ -44,12 +45,15 @@ from surreal_bids.simulation.tables import (
     write_simulated_table,
 )
 from surreal_bids.stats.concordance import concordance_matrix, match_patterns
-from surreal_bids.tables import read_visit_table
+from surreal_bids.tables import Table, read_visit_table
 from surreal_bids.text import counted
 
 LOGGER = logging.getLogger(__name__)
 
 PATTERN_COLUMN = re.compile(r'(r|pattern_)\d+')
+
+GROUP = 'group'
+"""Column of `rindices.tsv` with the group of each participant."""
 
 DESCRIPTION = 'dataset_description.json'
 """Makes the folder a dataset for the group level of the app with `--roi-table`."""
@@ -110,6 +114,7 @@ def add_table_parser(subparsers: Any) -> None:
         'noise: more variation within a pattern; mild: smaller losses (default: basic)',
     )
     _add_counts(parser, 492, 900, 0)
+    _add_course(parser)
     parser.add_argument(
         '--from-table',
         type=Path,
@@ -134,6 +139,39 @@ def add_table_parser(subparsers: Any) -> None:
         '--overwrite', action='store_true', help='replace another simulation in OUT'
     )
     parser.set_defaults(run=run_table)
+
+
+def _add_course(parser: argparse.ArgumentParser) -> None:
+    """Add what a study has besides one visit of controls and patients."""
+    text = 'number of participants with MCI: the patterns of patients, half as severe'
+    _add_number(parser, '--n-mci', 0, text)
+    parser.add_argument(
+        '--side-dominance',
+        type=float,
+        default=0.0,
+        metavar='SD',
+        help='disease that is stronger on one side: a patient loses severity x (1 + d) on the left '
+        'and severity x (1 - d) on the right, with d normal, of this standard deviation and mostly '
+        'shared by the patterns. Real samples resemble 0.3 to 0.5 (default: 0)',
+    )
+    parser.add_argument(
+        '--memory',
+        action='store_true',
+        help='add a memory score that falls with the severity of the first pattern',
+    )
+    parser.add_argument(
+        '--visits',
+        type=int,
+        choices=(1, 2),
+        default=1,
+        help='2: a quarter of each group, or 20 participants if that is more, is seen again after '
+        'about 1.5 years (default: 1)',
+    )
+
+
+def _course(arguments: argparse.Namespace) -> Course:
+    settings = {setting.name: getattr(arguments, setting.name) for setting in fields(Course)}
+    return Course(**settings)
 
 
 def _add_counts(parser: argparse.ArgumentParser, n_cn: int, n_pt: int, seed: int) -> None:
@@ -161,6 +199,7 @@ def run_table(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
         controls=None if source is None else read_controls(source),
         resample=arguments.resample,
+        course=_course(arguments),
     )
     out = arguments.out
     claim_folder(out, RECORD, record, overwrite=arguments.overwrite)
@@ -180,20 +219,31 @@ def run_table(arguments: argparse.Namespace) -> int:
                 'Complete them in the table if you need them',
             )
         )
-    sys.stdout.write(
-        f'{counted(arguments.n_cn, "control")} and {counted(arguments.n_pt, "patient")}, '
-        f'task {arguments.task}:\n' + ''.join(f'  {path}\n' for path in written)
-    )
+    listed = ''.join(f'  {path}\n' for path in written)
+    sys.stdout.write(f'{_summarise(arguments)}, task {arguments.task}:\n{listed}')
     return 0
+
+
+def _summarise(arguments: argparse.Namespace) -> str:
+    """How many participants were simulated, in words."""
+    controls, patients = counted(arguments.n_cn, 'control'), counted(arguments.n_pt, 'patient')
+    if arguments.n_mci:
+        return f'{controls}, {patients} and {counted(arguments.n_mci, "participant")} with MCI'
+    return f'{controls} and {patients}'
 
 
 def _write_maps(folder: Path, simulated: SimulatedTable, seed: int) -> None:
     """Write the RAVENS maps where the participant level would."""
-    names = simulated.volumes['participant_id']
-    maps = simulate_ravens(simulated.volumes, np.random.default_rng((seed, MAP_STREAM)))
-    for name, image in with_bar(zip(names, maps), 'Simulating maps', len(names)):
-        participant = without_prefix(name, 'sub')
-        write_image(output_path(folder, 'ravens', participant=participant, tissue='GM'), image)
+    volumes = simulated.volumes
+    maps = simulate_ravens(volumes, np.random.default_rng((seed, MAP_STREAM)))
+    no_session = pd.Series(None, volumes.index, dtype=object)
+    visits = zip(volumes[PARTICIPANT], volumes.get(SESSION, no_session), maps)
+    for participant, session, image in with_bar(visits, 'Simulating maps', len(volumes)):
+        entities = {
+            'participant': without_prefix(participant, 'sub'),
+            'session': session and without_prefix(session, 'ses'),
+        }
+        write_image(output_path(folder, 'ravens', tissue='GM', **entities), image)
 
 
 def add_cohort_parser(subparsers: Any) -> None:
@@ -278,8 +328,8 @@ def add_score_parser(subparsers: Any) -> None:
 
 def run_score(arguments: argparse.Namespace) -> int:
     """Print a line for each true pattern, and the mean."""
-    estimates = _patterns(arguments.rindices)
-    truths = _patterns(arguments.severities)
+    estimates = _patterns(_patients_only(read_visit_table(arguments.rindices)))
+    truths = _patterns(_first_visits(read_visit_table(arguments.severities)))
     truths = truths[(truths > 0).any(axis=1)]
     people = truths.index.intersection(estimates.index)
     if len(people) < 2:
@@ -338,17 +388,47 @@ def _slope_map(folder: Path, pattern: str) -> Path:
     return path
 
 
-def _patterns(path: Path) -> pd.DataFrame:
+def _patients_only(table: Table) -> Table:
+    """Leave out other groups, such as MCI, where the table has groups."""
+    if GROUP not in table.columns:
+        return table
+    groups = table.text[GROUP]
+    return table.rows(list(groups.index[groups.isna() | (groups == PATIENT)]))
+
+
+def _first_visits(table: Table) -> Table:
+    """One visit of each participant, whose severities at others resemble these."""
+    participants = pd.Series([participant for participant, _ in table.visits], table.text.index)
+    return table.rows(list(participants.index[~participants.duplicated()]))
+
+
+def _patterns(table: Table) -> pd.DataFrame:
     """The columns r1, r2, ... of a table, without participants with missing values."""
-    table = read_visit_table(path)
     columns = [name for name in table.columns if PATTERN_COLUMN.fullmatch(name)]
     if not columns:
-        raise DataError(f'{path}: no column r1, r2, ...; columns: {", ".join(table.columns)}')
+        raise DataError(
+            f'{table.source}: no column r1, r2, ...; columns: {", ".join(table.columns)}'
+        )
     return pd.DataFrame({name: table.numbers(name) for name in columns}).dropna()
+
+
+COURSE_RECORD = {
+    'n_mci': 'MCI',
+    'side_dominance': 'SideDominance',
+    'memory': 'Memory',
+    'visits': 'Visits',
+}
+"""Names in the record of what a study has besides; what it does not have is not recorded, so that
+simulations of before can be repeated."""
 
 
 def _describe_simulation(arguments: argparse.Namespace) -> dict[str, Any]:
     """All that the tables depend on."""
+    course, course_record = _course(arguments), {}
+    for setting, name in COURSE_RECORD.items():
+        value = getattr(course, setting)
+        if value != getattr(NO_COURSE, setting):
+            course_record[name] = value
     return {
         'Task': arguments.task,
         'Controls': arguments.n_cn,
@@ -356,6 +436,7 @@ def _describe_simulation(arguments: argparse.Namespace) -> dict[str, Any]:
         'Seed': arguments.seed,
         'SourceTableSHA256': _checksum(arguments.from_table),
         'Resampling': arguments.resample,
+        **course_record,
         'SurrealBIDSVersion': __version__,
     }
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files as package_files
 from pathlib import Path
@@ -20,7 +21,7 @@ from surreal_bids.bids.outputs import describe_columns
 from surreal_bids.exceptions import DataError, OutputError, UsageError
 from surreal_bids.files import is_unfinished, remove_leftovers, write_json, write_tsv
 from surreal_bids.images import Image, like
-from surreal_bids.names import Role, column_of, sex_of
+from surreal_bids.names import CONTROL, Role, column_of, sex_of
 from surreal_bids.regions import (
     Feature,
     build_features,
@@ -30,6 +31,23 @@ from surreal_bids.regions import (
     region_names,
 )
 from surreal_bids.simulation.anatomy import labels_at, load_labels, smooth
+from surreal_bids.simulation.course import (
+    LARGEST_LOSS,
+    MCI,
+    MCI_SEVERITY,
+    NO_COURSE,
+    RETEST_SD,
+    YEARS_BETWEEN,
+    Course,
+    add_years,
+    choose_second_visits,
+    join_visits,
+    label_groups,
+    sample_dominance,
+    sample_memory,
+    sample_progress,
+    signs_of_sides,
+)
 from surreal_bids.tables import Table, read_table, to_numbers
 from surreal_bids.templates import builtin_template
 
@@ -315,7 +333,11 @@ def sample_severities(n_people: int, rng: np.random.Generator) -> Array:
 
 
 def impose_atrophy(
-    volumes: Array, severities: Array, task: Task, rng: np.random.Generator
+    volumes: Array,
+    severities: Array,
+    task: Task,
+    rng: np.random.Generator,
+    dominance: Array | None = None,
 ) -> Array:
     """Shrink the regions of each pattern: v -= v * s * N(1, noise_sd) * max_loss (section 4.2).
 
@@ -332,6 +354,9 @@ def impose_atrophy(
         Regions of each pattern, the largest loss and its noise.
     rng
         Source of the noise.
+    dominance : (N, M)
+        Dominance d of the left side in each pattern: regions of the left side lose volume as at
+        severity s (1 + d), those of the right side as at s (1 - d). None: both sides lose the same.
 
     Returns
     -------
@@ -340,7 +365,19 @@ def impose_atrophy(
     """
     place = {index: position for position, index in enumerate(muse_indices())}
     columns = [[place[index] for index in pattern] for pattern in task.patterns]
-    return shrink_regions(volumes, severities, columns, task.max_loss, task.noise_sd, rng)
+    if dominance is None:
+        return shrink_regions(volumes, severities, columns, task.max_loss, task.noise_sd, rng)
+    signs = signs_of_sides()
+    shrunk = volumes
+    for pattern, severity, of_pattern in zip(columns, severities.T, dominance.T):
+        of_region = severity[:, None] * (1 + of_pattern[:, None] * signs[pattern])
+        after = shrunk.copy()
+        after[:, pattern] = _shrink(
+            shrunk[:, pattern], of_region, task.max_loss, task.noise_sd, rng
+        )
+        # The stronger side may lose nearly twice the severity, and noise adds to that.
+        shrunk = np.maximum(after, shrunk * (1 - LARGEST_LOSS))
+    return shrunk
 
 
 def shrink_regions(
@@ -354,9 +391,18 @@ def shrink_regions(
     """Shrink columns of `volumes` (N, S), those of each pattern; see :func:`impose_atrophy`."""
     volumes = volumes.copy()
     for columns, severity in zip(patterns, severities.T):
-        noise = rng.normal(1, noise_sd, size=(len(volumes), len(columns)))
-        volumes[:, columns] -= volumes[:, columns] * severity[:, None] * noise * max_loss
+        volumes[:, columns] = _shrink(
+            volumes[:, columns], severity[:, None], max_loss, noise_sd, rng
+        )
     return volumes
+
+
+def _shrink(
+    volumes: Array, severity: Array, max_loss: float, noise_sd: float, rng: np.random.Generator
+) -> Array:
+    """Shrink the regions of one pattern, (N, R), by the severity in each, (N, 1) or (N, R)."""
+    noise = rng.normal(1, noise_sd, size=volumes.shape)
+    return volumes - volumes * severity * noise * max_loss
 
 
 MOST_PEOPLE = 1_000_000
@@ -377,11 +423,14 @@ class SimulatedTable:
     volumes
         participant_id and the 139 volumes in mm3, ``MUSE_23`` to ``MUSE_207``.
     participants
-        participant_id, diagnosis (CN or PT), age, sex, site and icv; missing if unknown.
+        participant_id, diagnosis (CN, PT or MCI), age, sex, site and icv; missing if unknown; and
+        memory, if it was simulated.
     severities
         participant_id and the true severities r1 to r3, zero in controls.
     patterns
         pattern (1 to 3) and index (MUSE numbering) of each region that loses volume.
+
+    With second visits, all tables but `patterns` have a row for each visit, and session_id.
     """
 
     volumes: pd.DataFrame
@@ -397,6 +446,7 @@ def simulate_table(
     seed: int = 0,
     controls: Controls | None = None,
     resample: Literal['gaussian'] | None = None,
+    course: Course = NO_COURSE,
 ) -> SimulatedTable:
     """Simulate one of the five semi-synthetic datasets of section 4.2.
 
@@ -416,24 +466,42 @@ def simulate_table(
         Real participants to use, each at most once; by default, the built-in population.
     resample
         ``'gaussian'``: participants sampled from a log-normal distribution fitted to `controls`.
+    course
+        What the study has besides: disease that is stronger on one side, participants with MCI, a
+        memory score, second visits.
     """
+    n_people = n_cn + n_pt + course.n_mci
+    _check_request(task, n_cn, n_pt, seed, n_people)
+    people_rng, severity_rng, noise_rng, course_rng = np.random.default_rng(seed).spawn(4)
+    dominance_rng, visits_rng, memory_rng = course_rng.spawn(3)
+    healthy = _choose_healthy(n_people, people_rng, controls, resample)
+    groups = label_groups(n_cn, n_pt, course.n_mci)
+    severities = np.zeros((n_people, N_PATTERNS))
+    severities[n_cn:] = sample_severities(n_people - n_cn, severity_rng)
+    severities[groups == MCI] *= MCI_SEVERITY
+    dominance = sample_dominance(n_people, N_PATTERNS, course.side_dominance, dominance_rng)
+    disease = _Disease(TASKS[task], groups, dominance, noise_rng)
+    volumes = disease.impose(healthy.volumes.to_numpy(), severities)
+    simulated = _assemble(healthy, volumes, severities, disease)
+    if course.visits > 1:
+        simulated = _follow_up(simulated, healthy, severities, disease, visits_rng)
+    if course.memory:
+        memory = sample_memory(simulated.severities, memory_rng)
+        simulated = replace(simulated, participants=simulated.participants.assign(memory=memory))
+    return simulated
+
+
+def _check_request(task: str, n_cn: int, n_pt: int, seed: int, n_people: int) -> None:
     if task not in TASKS:
         raise UsageError(f'unknown task {task!r}; choose one of {", ".join(TASKS)}')
     if min(n_cn, n_pt) < 1:
         raise UsageError(
             f'--n-cn {n_cn} --n-pt {n_pt}: at least one control and one patient are required'
         )
-    if n_cn + n_pt > MOST_PEOPLE:
+    if n_people > MOST_PEOPLE:
         raise UsageError(f'--n-cn {n_cn} --n-pt {n_pt}: at most {MOST_PEOPLE} participants')
     if seed < 0:
         raise UsageError(f'--seed {seed}: use 0 or a positive number')
-    people_rng, severity_rng, noise_rng = np.random.default_rng(seed).spawn(3)
-    healthy = _choose_healthy(n_cn + n_pt, people_rng, controls, resample)
-    severities = np.zeros((n_cn + n_pt, N_PATTERNS))
-    severities[n_cn:] = sample_severities(n_pt, severity_rng)
-    volumes = healthy.volumes.to_numpy(copy=True)
-    volumes[n_cn:] = impose_atrophy(volumes[n_cn:], severities[n_cn:], TASKS[task], noise_rng)
-    return _assemble(healthy, volumes, severities, n_cn, TASKS[task])
 
 
 def _choose_healthy(
@@ -456,20 +524,69 @@ def _choose_healthy(
     return Controls(controls.volumes.iloc[chosen], controls.people.iloc[chosen])
 
 
+@dataclass(frozen=True)
+class _Disease:
+    """The disease of each participant, which is the same at all visits but for its severity.
+
+    `groups` has shape (N,), `dominance` (N, M); controls have no disease.
+    """
+
+    task: Task
+    groups: NDArray[np.str_]
+    dominance: Array
+    noise_rng: np.random.Generator
+
+    def impose(self, volumes: Array, severities: Array) -> Array:
+        """Volumes (N, S) after the loss at these severities (N, M)."""
+        ill = self.groups != CONTROL
+        # A copy, so that the loss of a participant varies between regions alike at all visits.
+        noise_rng = deepcopy(self.noise_rng)
+        shrunk = volumes.copy()
+        shrunk[ill] = impose_atrophy(
+            volumes[ill], severities[ill], self.task, noise_rng, self.dominance[ill]
+        )
+        return shrunk
+
+
+def _follow_up(
+    first: SimulatedTable,
+    healthy: Controls,
+    severities: Array,
+    disease: _Disease,
+    rng: np.random.Generator,
+) -> SimulatedTable:
+    """Add the second visits, at which disease has progressed and everyone is older."""
+    seen_again = choose_second_visits(disease.groups, rng)
+    years = rng.uniform(*YEARS_BETWEEN, size=len(severities)).round(1)
+    later = sample_progress(severities, disease.groups, years, rng)
+    log_change_per_year = built_in_population().known[0] / 10
+    older = healthy.volumes.to_numpy() * np.exp(years[:, None] * log_change_per_year)
+    errors = np.exp(rng.normal(scale=RETEST_SD, size=older.shape))
+    volumes = disease.impose(older, later) * errors
+    people = healthy.people.assign(age=add_years(healthy.people['age'], years))
+    second = _assemble(Controls(healthy.volumes, people), volumes, later, disease)
+    return replace(
+        first,
+        volumes=join_visits(first.volumes, second.volumes.iloc[seen_again]),
+        participants=join_visits(first.participants, second.participants.iloc[seen_again]),
+        severities=join_visits(first.severities, second.severities.iloc[seen_again]),
+    )
+
+
 def _assemble(
-    healthy: Controls, volumes: np.ndarray, severities: np.ndarray, n_cn: int, task: Task
+    healthy: Controls, volumes: np.ndarray, severities: np.ndarray, disease: _Disease
 ) -> SimulatedTable:
     n_people = len(volumes)
     width = max(4, len(str(n_people)))
     names = pd.DataFrame({'participant_id': [f'sub-{k:0{width}}' for k in range(1, n_people + 1)]})
     people = healthy.people.reset_index(drop=True)
-    people.insert(0, 'diagnosis', np.where(np.arange(n_people) < n_cn, 'CN', 'PT'))
+    people.insert(0, 'diagnosis', disease.groups)
     return SimulatedTable(
         volumes=names.join(pd.DataFrame(volumes, columns=healthy.volumes.columns)),
         participants=names.join(people),
         severities=names.join(pd.DataFrame(severities, columns=SEVERITY_COLUMNS)),
         patterns=pd.DataFrame(
-            [(k, index) for k, regions in enumerate(task.patterns, 1) for index in regions],
+            [(k, index) for k, regions in enumerate(disease.task.patterns, 1) for index in regions],
             columns=['pattern', 'index'],
         ),
     )
@@ -563,6 +680,8 @@ def table_columns(table: pd.DataFrame) -> dict[str, Any]:
         known |= describe_columns('simulated_region', column=column, region=names[index])
     for number in range(1, N_PATTERNS + 1):
         known |= describe_columns('simulated_severity', number=number)
+    if 'diagnosis' in table and table['diagnosis'].eq(MCI).any():
+        known |= describe_columns('simulated_mci')
     return {column: known[column] for column in table.columns}
 
 

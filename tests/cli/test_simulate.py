@@ -2,6 +2,7 @@
 
 import argparse
 import hashlib
+import json
 import re
 
 import nibabel as nib
@@ -86,6 +87,50 @@ def test_more_than_the_table_holds_needs_resampling(tmp_path, cn_table):
     assert len(pd.read_csv(tmp_path / 'out' / 'roi_volumes.tsv', sep='\t')) == 17
 
 
+def test_what_a_study_has_besides_is_recorded_and_said(tmp_path, capsys):
+    out = tmp_path / 'out'
+    words = ('--n-mci', 3, '--side-dominance', 0.3, '--memory', '--visits', 2)
+    assert run(out, *SMALL, *words) == 0
+    assert '4 controls, 6 patients and 3 participants with MCI' in capsys.readouterr().out
+    record = json.loads((out / 'simulation.json').read_text())
+    course = {'MCI': 3, 'SideDominance': 0.3, 'Memory': True, 'Visits': 2}
+    assert course.items() <= record.items()
+    people = pd.read_csv(out / 'participants.tsv', sep='\t')
+    assert set(people['diagnosis']) == {'CN', 'PT', 'MCI'}
+    assert set(people['session_id']) == {'ses-1', 'ses-2'}
+    described = json.loads((out / 'participants.json').read_text())
+    assert list(described) == list(people.columns)
+    assert set(described['diagnosis']['Levels']) == {'CN', 'PT', 'MCI'}
+    with pytest.raises(OutputError, match=r'SideDominance 0\.3'):
+        run(out, *SMALL)
+
+
+def test_a_study_without_these_has_the_record_of_before(tmp_path):
+    run(tmp_path / 'out', *SMALL, '--side-dominance', 0, '--visits', 1)
+    record = json.loads((tmp_path / 'out' / 'simulation.json').read_text())
+    assert list(record) == [
+        *('Task', 'Controls', 'Patients', 'Seed', 'SourceTableSHA256', 'Resampling'),
+        'SurrealBIDSVersion',
+    ]
+
+
+def test_each_visit_has_its_map(tmp_path, monkeypatch):
+    def blank_maps(volumes, rng):
+        for _ in range(len(volumes)):
+            yield nib.Nifti1Image(np.zeros((2, 2, 2), np.float32), np.eye(4))
+
+    monkeypatch.setattr(simulate_cohort, 'simulate_ravens', blank_maps)
+    maps = tmp_path / 'maps'
+    run(tmp_path / 'out', *SMALL, '--visits', 2, '--maps', maps)
+    people = pd.read_csv(tmp_path / 'out' / 'participants.tsv', sep='\t')
+    expected = set()
+    for who, session in zip(people['participant_id'], people['session_id']):
+        name = f'{who}_{session}_space-MNI152NLin2009cAsym_label-GM_ravens.nii.gz'
+        expected.add(maps / who / session / 'anat' / name)
+    assert len(expected) == 20
+    assert set(maps.rglob('*_ravens.nii.gz')) == expected
+
+
 @pytest.fixture
 def calls(monkeypatch):
     made = []
@@ -147,6 +192,23 @@ def test_tables_that_do_not_belong_together_are_an_error(tmp_path, truth, capsys
         rindices = write_tsv(tmp_path / 'rindices.tsv', estimates)
         assert main(['score', str(rindices), str(path)]) == 65
         assert message in capsys.readouterr().err
+
+
+def test_patients_are_scored_once_and_without_mci(tmp_path, truth, capsys):
+    table, path = truth
+    rng = np.random.default_rng(1)
+    first = table.assign(session_id='ses-1')
+    visits = pd.concat([first, table.assign(session_id='ses-2')])
+    write_tsv(path, visits)
+    is_mci = visits['participant_id'].isin(PEOPLE[10:])
+    estimates = visits.assign(group=np.where(is_mci, 'MCI', 'PT'))
+    unlike = is_mci | (visits['session_id'] == 'ses-2')
+    estimates.loc[unlike, ['r1', 'r2']] = rng.uniform(size=(unlike.sum(), 2))
+    rindices = write_tsv(tmp_path / 'rindices.tsv', estimates)
+    assert main(['score', str(rindices), str(path)]) == 0
+    printed = capsys.readouterr().out
+    assert '6 patients' in printed
+    assert '(pattern-c-index) 1.000' in printed
 
 
 HIPPOCAMPI, LINGUAL_GYRI = (47, 48), (134, 135)
