@@ -700,7 +700,7 @@ def _describe_maps(
     model: TableModel, patterns: pd.DataFrame, original: Floats, second: Floats
 ) -> pd.DataFrame:
     """Put what matched patterns change side by side, one row per pattern and region."""
-    features = model.preprocessing.features.features
+    features = model.preprocessing.structures.features
     tables = []
     for row, (name, matched) in enumerate(zip(patterns['pattern'], patterns['matched_pattern'])):
         tables.append(

@@ -122,7 +122,7 @@ def _read_second_cohort(
 ) -> Cohort:
     """Read the second cohort for the model, which is to learn its sites; warn of children."""
     from surreal_bids.cohort.cohort import read_cohort
-    from surreal_bids.rindices.new_sites import children
+    from surreal_bids.rindices.limits import children
 
     needs = model.preprocessing.requirements
     cohort = read_cohort(table, participants, options, model=needs)

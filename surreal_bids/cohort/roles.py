@@ -511,7 +511,7 @@ def usable_sides(regions: FeatureList, options: PreprocessingOptions) -> Preproc
 
 
 def describe_sides(
-    regions: FeatureList, sides: Sides, chosen: Sides
+    regions: FeatureList, sides: Sides, chosen: str
 ) -> tuple[list[str], list[Caution]]:
     """Say how left and right regions are used, and warn of those without a partner.
 
