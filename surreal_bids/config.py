@@ -258,11 +258,6 @@ class AppConfig(CohortOptions, TrainingOptions):
         metavar='NAME=PATH',
         aliases=('-d',),
     )
-    bids_database_dir: Path | None = option(
-        'folder for the index of the dataset, which makes the next run start faster. The index '
-        'is used only while the dataset is unchanged',
-        metavar='DIR',
-    )
     segmentation: str = option(
         f'{NETWORK}, the built-in network (weights for non-commercial research only), or a folder '
         'of labelled brains to register and fuse: NAME_T1w.nii.gz and NAME_dseg.nii.gz for each '
@@ -343,7 +338,7 @@ class AppConfig(CohortOptions, TrainingOptions):
     )
     dry_run: bool = switch(
         'check the dataset, every image and the files given with options; show the planned steps '
-        'and the estimated time. Writes nothing except the index of --bids-database-dir'
+        'and the estimated time. Writes nothing'
     )
     reports_only: bool = switch('only write the reports again, from existing outputs')
 

@@ -407,10 +407,20 @@ class GroupTables:
         text = json.dumps(shown) + self.reference.rows.to_csv()
         return hashlib.sha256(text.encode()).hexdigest()
 
+    @cached_property
+    def _rows_of(self) -> list[tuple[pd.DataFrame, Mapping[Any, Any]]]:
+        """Each table, and the places of the rows of each participant, which are found once."""
+        places_in = []
+        for table in (self.results, self.contributions, self.changes):
+            places: Mapping[Any, Any] = {}
+            if len(table):
+                places = table.groupby(PARTICIPANT).indices
+            places_in.append((table, places))
+        return places_in
+
     def of(self, participant: str) -> Individual:
         """Return the rows of one participant."""
-        tables = self.results, self.contributions, self.changes
-        rows = (each[each[PARTICIPANT] == participant] if len(each) else each for each in tables)
+        rows = [table.iloc[places.get(participant, [])] for table, places in self._rows_of]
         return Individual(self, participant, *rows)
 
 

@@ -7,7 +7,6 @@ because DataLad and git-annex store files behind links.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -126,13 +125,14 @@ def labels_in(folders: Iterable[Path], prefix: str) -> list[str]:
 
 
 def _select(kind: str, wanted: Collection[str], available: list[str], bids_dir: Path) -> list[str]:
-    missing = [label for label in dict.fromkeys(wanted) if label not in set(available)]
+    known_labels, wanted_labels = set(available), set(wanted)
+    missing = [label for label in dict.fromkeys(wanted) if label not in known_labels]
     if missing:
         raise NothingMatchedError(
             f'{bids_dir}: no {kind} {", ".join(missing)} in this dataset; '
             f'{alternatives(missing, available)}; correct --{kind}-label'
         )
-    return [label for label in available if label in set(wanted)] if wanted else available
+    return [label for label in available if label in wanted_labels] if wanted else available
 
 
 def read_filters(path: Path) -> dict[str, Any]:
@@ -188,7 +188,6 @@ def find_t1w(
     *,
     participants: Collection[str] | None = None,
     filters: Mapping[str, Any] | None = None,
-    database_dir: Path | None = None,
 ) -> list[T1wImage]:
     """Find one T1w image for each participant and session.
 
@@ -203,9 +202,6 @@ def find_t1w(
         Labels to keep; None keeps all.
     filters
         Entities of the T1w query, which override :data:`DEFAULT_QUERY`; see :func:`read_filters`.
-    database_dir
-        Folder of the index of pybids, which is created there or reused. As in fMRIPrep, an index is
-        not updated: delete the folder when images were added or renamed.
 
     Returns
     -------
@@ -213,9 +209,7 @@ def find_t1w(
         Sorted by participant and session; empty if no image matches.
     """
     query = {**DEFAULT_QUERY, **(filters or {})}
-    # A stored index contains all participants, so later calls can select others.
-    scope = _scope(query['suffix'], None if database_dir else participants)
-    layout = _index(bids_dir, scope, database_dir)
+    layout = _index(bids_dir, _scope(query['suffix'], participants))
     root = bids_dir.absolute()
     paths = [Path(path) for path in layout.get(return_type='filename', **query)]
     images = [_describe(path) for path in paths if _is_named_after_its_folders(path, root)]
@@ -237,13 +231,10 @@ def _scope(suffix: str | Sequence[str], participants: Collection[str] | None) ->
     )
 
 
-def _index(bids_dir: Path, scope: str, database_dir: Path | None) -> BIDSLayout:
+def _index(bids_dir: Path, scope: str) -> BIDSLayout:
     outside = re.compile(rf'^(?!{scope}$)')
     indexer = BIDSLayoutIndexer(validate=False, index_metadata=False, ignore=[outside])
-    if database_dir is not None:  # Indices of other datasets or suffixes have other names.
-        name = hashlib.sha256(f'{bids_dir.absolute()} {scope}'.encode()).hexdigest()[:16]
-        database_dir = database_dir / name
-    return BIDSLayout(bids_dir, validate=False, indexer=indexer, database_path=database_dir)
+    return BIDSLayout(bids_dir, validate=False, indexer=indexer)
 
 
 def _is_named_after_its_folders(path: Path, root: Path) -> bool:

@@ -172,20 +172,22 @@ def _select(config: AppConfig) -> tuple[list[str], list[T1wImage], list[T1wImage
     sessions = _wanted_sessions(config)
     if sessions:
         select_sessions(config.bids_dir, participants, sessions)
-    everything = find_t1w(
-        config.bids_dir,
-        participants=set(participants),
-        filters=filters,
-        database_dir=config.bids_database_dir,
-    )
+    # Without a selection, no path is compared with the labels of all participants.
+    chosen = set(participants) if wanted else None
+    everything = find_t1w(config.bids_dir, participants=chosen, filters=filters)
     images = [image for image in everything if not sessions or image.session in sessions]
     if not images:
         raise NothingMatchedError(
             f'{config.bids_dir}: no T1w image of {counted(len(participants), "participant")}'
             f'{_filtered_by(config)}'
         )
-    known = {image.participant for image in images}
-    others = [image for image in everything if image.participant in known and image not in images]
+    visits = {image.visit for image in images}
+    with_image = {image.participant for image in images}
+    others = [
+        image
+        for image in everything
+        if image.participant in with_image and image.visit not in visits
+    ]
     return participants, images, others
 
 

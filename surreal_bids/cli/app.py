@@ -43,6 +43,12 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger(__name__)
 
+REMOVED = {
+    '--bids-database-dir': 'the dataset is always read, which takes seconds, and a stored index '
+    'could be out of date or damaged; remove the option, and delete its folder',
+}
+"""Options of earlier versions, and why they are not needed."""
+
 
 def parse_arguments(arguments: Sequence[str]) -> tuple[AppConfig, int]:
     """Turn a command line into a configuration and the number of `-v`.
@@ -65,8 +71,17 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[AppConfig, int]:
 
 
 def _parse(words: Sequence[str]) -> dict[str, Any]:
+    _refuse_removed(words)
     given = vars(build_parser().parse_args(words))
     return {n: tuple(value) if isinstance(value, list) else value for n, value in given.items()}
+
+
+def _refuse_removed(words: Iterable[str]) -> None:
+    """Refuse options of earlier versions before their values are taken for arguments."""
+    for word in words:
+        flag = word.partition('=')[0]
+        if flag in REMOVED:
+            raise UsageError(f'{flag} was removed: {REMOVED[flag]}')
 
 
 def _warn_of_unused(config: AppConfig, given: Iterable[str]) -> None:

@@ -2,7 +2,7 @@ import json
 import logging
 
 import pytest
-from bids import BIDSLayout, BIDSLayoutIndexer
+from bids import BIDSLayout
 
 from surreal_bids.bids.layout import (
     find_t1w,
@@ -159,11 +159,16 @@ def test_a_folder_that_is_no_dataset(tmp_path):
     assert read_description(tmp_path) == {'Name': 'x'}
 
 
-def test_a_stored_index_is_reused_for_other_selections_and_not_for_other_suffixes(
-    dataset, tmp_path, monkeypatch
-):
-    assert len(find_t1w(dataset, participants=['02'], database_dir=tmp_path / 'db')) == 2
-    other = find_t1w(dataset, filters={'suffix': 'T2w'}, database_dir=tmp_path / 'db')
-    assert _names(other) == ['sub-03_T2w.nii.gz']
-    monkeypatch.setattr(BIDSLayoutIndexer, '__call__', lambda *_: pytest.fail('indexed again'))
-    assert len(find_t1w(dataset, database_dir=tmp_path / 'db')) == 3
+def test_labels_are_looked_up_in_a_set_that_is_made_once(dataset):
+    class Counted(list):
+        """A list that counts how often it is read."""
+
+        n_read = 0
+
+        def __iter__(self):
+            self.n_read += 1
+            return super().__iter__()
+
+    wanted = Counted(['03', '01'])
+    assert select_participants(dataset, wanted) == ['01', '03']
+    assert wanted.n_read == 2, 'not once for each participant of the dataset'

@@ -174,6 +174,21 @@ BAD_OPTIONS = (
 """One example of each reader."""
 
 
+@pytest.mark.parametrize(
+    'words', [['--bids-database-dir', 'index'], ['--bids_database_dir=index']], ids=' '.join
+)
+def test_a_removed_option_is_refused_with_the_reason(dataset, tmp_path, capsys, words):
+    """Before its value is taken for an argument."""
+    options = tmp_path / 'options.toml'
+    options.write_text('bids_database_dir = "index"\n')
+    places = [str(dataset), str(tmp_path / 'out'), 'participant']
+    for line in ([*words, *places], [*places, *words], [*places, f'--config-file={options}']):
+        assert main(line) == 2
+        message = capsys.readouterr().err
+        assert '--bids-database-dir was removed: the dataset is always read' in message
+        assert 'remove the option' in message
+
+
 @pytest.mark.slow
 def test_both_levels_are_checked_before_any_work(dataset, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)

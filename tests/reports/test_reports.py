@@ -326,3 +326,21 @@ def test_a_page_is_whole_or_not_there(tmp_path):
     with pytest.raises(FileNotFoundError):
         write_page(tmp_path / 'page.html', 'T', content, scripts=['missing.js'])
     assert not list(tmp_path.iterdir())
+
+
+def test_rows_of_participants_are_found_once(tmp_path, monkeypatch):
+    """Not by a search of all rows for each report."""
+    tables = studies.make_tables(tmp_path)
+    expected = {
+        name: table[table['participant_id'] == 'sub-01']
+        for name in ('results', 'contributions', 'changes')
+        if len(table := getattr(tables, name))
+    }
+    assert tables.of('sub-02').changes.empty
+    for kind, method in ((pd.Series, '__eq__'), (pd.DataFrame, 'groupby')):
+        monkeypatch.setattr(kind, method, lambda *_, **__: pytest.fail('searched again'))
+    one = tables.of('sub-01')
+    monkeypatch.undo()
+    for name, rows in expected.items():
+        pd.testing.assert_frame_equal(getattr(one, name), rows)
+    assert len(tables.of('nobody').results) == 0
