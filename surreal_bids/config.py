@@ -331,7 +331,9 @@ class AppConfig(CohortOptions, TrainingOptions):
         'maximum memory (default: 90 % of the memory of the machine)', metavar='GB', minimum=1
     )
     use_plugin: Path | None = option(
-        'YAML file with a Nipype plugin and its plugin_args', aliases=('--nipype-plugin-file',)
+        'YAML file with a Nipype plugin (MultiProc, Linear, SLURM, SGE, PBS or LSF) and its '
+        'plugin_args',
+        aliases=('--nipype-plugin-file',),
     )
     clean_on_success: bool = switch(
         'delete the intermediate results of participants without errors', section=RUNNING

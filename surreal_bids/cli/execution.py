@@ -8,14 +8,16 @@ import os
 import re
 import secrets
 import shutil
+import subprocess
 import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from traceback import format_exception
+from traceback import format_exception, walk_tb
 from typing import Any
 
 from nipype.pipeline import plugins
@@ -44,6 +46,19 @@ LOGGER = logging.getLogger(__name__)
 
 LOCAL = 'MultiProc'
 """The plugin of Nipype that ours replaces: processes on this machine."""
+
+BATCH_SYSTEMS = {
+    'SLURM': ('sbatch', 'squeue', 'scancel'),
+    'SGE': ('qsub', 'qstat', 'qdel'),
+    'PBS': ('qsub', 'qstat', 'qdel'),
+    'LSF': ('bsub', 'bjobs', 'bkill'),
+}
+"""Plugins of Nipype that submit each step as a job, and the programs that submit, list and cancel
+jobs. Plugins that submit a whole graph return before it is done, and others need what this package
+does not have."""
+
+PLUGINS = (LOCAL, 'Linear', *BATCH_SYSTEMS)
+"""Plugins that may be used."""
 
 MEMORY_SHARE = 0.9
 """Default share of the memory of this machine that steps may use."""
@@ -461,10 +476,72 @@ def _make_plugin(config: AppConfig) -> Any:
     if config.use_plugin is not None:
         settings = read_plugin(config.use_plugin)
     arguments = {**resources, **settings.get('plugin_args', {})}
+    if settings['plugin'] in BATCH_SYSTEMS:
+        return _make_submitter(settings['plugin'], arguments)
     if settings['plugin'] != LOCAL:
         return getattr(plugins, f'{settings["plugin"]}Plugin')(plugin_args=arguments)
     about_run = {'threads': config.omp_nthreads, 'log_level': _log_level()}
     return DepthFirstPlugin(plugin_args=arguments | about_run)
+
+
+def _make_submitter(system: str, arguments: dict[str, Any]) -> Any:
+    """Create the plugin of a batch system; a failed submission is an error for users."""
+    # Nipype takes the names of jobs from it without a default.
+    os.environ.setdefault('LOGNAME', 'surreal_bids')
+    nipype_plugin = getattr(plugins, f'{system}Plugin')
+    kind = type(f'{system}Submitter', (_Submitter, nipype_plugin), {'system': system})
+    return kind(plugin_args=arguments)
+
+
+class _Submitter:
+    """Part of a plugin that submits each step: cancels all jobs if one cannot be submitted.
+
+    They would still be queued when the command is run again.
+    """
+
+    system: str
+    _pending: dict[Any, str]
+
+    def _submit_job(self, node: Any, updatehash: bool = False) -> Any:
+        try:
+            job = super()._submit_job(node, updatehash)  # type: ignore[misc]
+        except (RuntimeError, OSError, ValueError, LookupError, AttributeError) as error:
+            # The last three: the program has answered something else than the number of a job.
+            self._cancel()
+            raise self._explain(node, _answer_of_program(error)) from error
+        if not job:  # As PBS of Nipype does.
+            self._cancel()
+            raise self._explain(node, 'it returned no number of a job')
+        return job
+
+    def _cancel(self) -> None:
+        """Cancel all jobs that have not ended."""
+        *_, cancel = BATCH_SYSTEMS[self.system]
+        jobs = [str(job) for job in self._pending if job]
+        if jobs:
+            with suppress(OSError):
+                # Numbers that the batch system gave itself.
+                subprocess.run([cancel, *jobs], capture_output=True, check=False)  # noqa: S603
+
+    def _explain(self, node: Any, reason: str) -> SurrealError:
+        program, *_ = BATCH_SYSTEMS[self.system]
+        return SurrealError(
+            f'{program}: the step {node.fullname} could not be submitted ({reason}); correct the '
+            'plugin_args of --use-plugin, and rerun the command to resume'
+        )
+
+
+def _answer_of_program(error: Exception) -> str:
+    """Return what a program answered that has not submitted a job.
+
+    Nipype looks for the number of the job without looking at the exit code, so that the answer is
+    only in the frame where this failed.
+    """
+    for frame, _ in walk_tb(error.__traceback__):
+        runtime = getattr(frame.f_locals.get('result'), 'runtime', None)
+        if runtime is not None and (runtime.stderr or runtime.stdout):
+            return ' '.join((runtime.stderr or runtime.stdout).split())
+    return ' '.join(str(error).split())
 
 
 def read_plugin(path: Path) -> dict[str, Any]:
@@ -484,13 +561,23 @@ def read_plugin(path: Path) -> dict[str, Any]:
         raise UsageError(
             f'--use-plugin {path}: expected "plugin: NAME" and optional "plugin_args:"'
         )
-    if not hasattr(plugins, f'{settings["plugin"]}Plugin'):
-        known = [name.removesuffix('Plugin') for name in dir(plugins) if name.endswith('Plugin')]
-        raise UsageError(
-            f'--use-plugin {path}: unknown plugin {settings["plugin"]}; available: '
-            f'{", ".join(known)}'
-        )
+    _require_usable(path, settings['plugin'])
     return settings
+
+
+def _require_usable(path: Path, plugin: str) -> None:
+    """Refuse plugins that do not work, and batch systems whose programs are not installed."""
+    if plugin not in PLUGINS:
+        raise UsageError(
+            f'--use-plugin {path}: the plugin {plugin} is not supported; use one of '
+            f'{", ".join(PLUGINS)}'
+        )
+    missing = [name for name in BATCH_SYSTEMS.get(plugin, ()) if shutil.which(name) is None]
+    if missing:
+        raise UsageError(
+            f'--use-plugin {path}: {plugin} needs {", ".join(missing)}, not found on this machine; '
+            f'run the command where jobs are submitted, or use {LOCAL}'
+        )
 
 
 def step_names(folder: str, base_dir: Path) -> tuple[str, ...]:

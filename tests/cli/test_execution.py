@@ -7,7 +7,7 @@ from nipype import Function, MapNode, Merge, Node, Workflow
 
 from surreal_bids.cli.execution import DepthFirstPlugin, read_plugin, run_workflow, run_workflows
 from surreal_bids.config import AppConfig
-from surreal_bids.exceptions import UsageError
+from surreal_bids.exceptions import SurrealError, UsageError
 from surreal_bids.parallel import THREAD_SETTINGS
 
 pytestmark = pytest.mark.slow
@@ -205,11 +205,70 @@ def test_wrong_plugin_files(tmp_path):
     for text, message in (
         (': :', 'cannot be read as YAML'),
         ('n_procs: 2', 'expected "plugin: NAME"'),
-        ('plugin: Red', r'unknown plugin Red; available: .*MultiProc'),
+        *(
+            (f'plugin: {name}', f'plugin {name} is not supported; use one of MultiProc, Linear')
+            for name in ('Red', 'SLURMGraph', 'LegacyMultiProc', 'Condor', 'CondorDAGMan', 'OAR')
+        ),
     ):
         path.write_text(text)
         with pytest.raises(UsageError, match=message):
             read_plugin(path)
+
+
+FAKE_PROGRAMS = {
+    'sbatch': 'if mkdir {folder}/asked 2> /dev/null; then echo Submitted batch job 7; exit 0; fi\n'
+    'echo "sbatch: error: invalid partition specified: fast" >&2\nexit 1',
+    'squeue': 'echo 7 PENDING',
+    'scancel': 'echo $@ > {folder}/cancelled',
+}
+"""A batch system that takes one job only."""
+
+
+def _write_programs(folder, names):
+    folder.mkdir(exist_ok=True)
+    for name in names:
+        content = FAKE_PROGRAMS[name].format(folder=folder)
+        (folder / name).write_text(f'#!/bin/sh\nPATH=/usr/bin:/bin\n{content}\n')
+        (folder / name).chmod(0o755)
+
+
+@pytest.mark.skipif(os.name != 'posix', reason='programs are scripts of a shell')
+def test_a_batch_system_needs_its_programs(tmp_path, monkeypatch):
+    path, folder = tmp_path / 'plugin.yml', tmp_path / 'bin'
+    monkeypatch.setenv('PATH', str(folder))
+    for names, missing in (([], 'sbatch, squeue, scancel'), (['sbatch', 'squeue'], 'scancel')):
+        _write_programs(folder, names)
+        path.write_text('plugin: SLURM')
+        with pytest.raises(UsageError, match=f'SLURM needs {missing}, not found on this machine'):
+            read_plugin(path)
+    _write_programs(folder, ['scancel'])
+    assert read_plugin(path) == {'plugin': 'SLURM'}
+    for name, program in (('SGE', 'qsub'), ('PBS', 'qsub'), ('LSF', 'bsub')):
+        path.write_text(f'plugin: {name}')
+        with pytest.raises(UsageError, match=f'{name} needs {program}'):
+            read_plugin(path)
+
+
+@pytest.mark.skipif(os.name != 'posix', reason='programs are scripts of a shell')
+def test_a_job_that_cannot_be_submitted_is_an_error_and_the_others_are_cancelled(
+    config, tmp_path, monkeypatch
+):
+    path, folder = tmp_path / 'plugin.yml', tmp_path / 'bin'
+    _write_programs(folder, FAKE_PROGRAMS)
+    monkeypatch.setenv('PATH', str(folder))
+    monkeypatch.delenv('LOGNAME', raising=False)
+    path.write_text('plugin: SLURM\nplugin_args: {retry_timeout: 0, max_tries: 0}\n')
+    workflow = Workflow('w')
+    for function in (double, double_again):
+        node = Node(Function(function=function), name=function.__name__)
+        node.inputs.x = 1
+        workflow.add_nodes([node])
+    message = (
+        r'step w\.\w+ could not be submitted \(sbatch: error: invalid partition specified: fast\)'
+    )
+    with pytest.raises(SurrealError, match=message):
+        run_workflow(workflow, replace(config, use_plugin=path))
+    assert (folder / 'cancelled').read_text() == '7\n'
 
 
 def nap(x):
