@@ -48,8 +48,11 @@ def system_error(error: BaseException) -> SurrealError | None:
         return DataError('the data do not fit into the memory; use a machine with more memory')
     if not isinstance(error, OSError) or error.errno is None:
         return None
-    kind = OutputError if error.errno in CANNOT_WRITE else DataError
-    return kind(f'{error.filename or "the output"}: {error.strerror}')
+    if error.errno in CANNOT_WRITE:
+        # Of a copy, the second name is that of the new file.
+        name = error.filename2 or error.filename or 'the output'
+        return OutputError(f'{name}: {error.strerror}')
+    return DataError(f'{error.filename or "the output"}: {error.strerror}')
 
 
 def _cannot_write(path: Path, error: OSError) -> OutputError:
@@ -72,7 +75,10 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
             os.fsync(file.fileno())
         temporary.replace(target)
     except OSError as error:
-        is_input = error.filename not in (None, *map(os.fspath, (temporary, *target.parents)))
+        names = {error.filename}
+        if error.errno in CANNOT_WRITE and error.filename2 is not None:
+            names = {error.filename2}  # The first name of a copy is that of the source.
+        is_input = names.isdisjoint({None, *map(os.fspath, (temporary, *target.parents))})
         if error.errno is None or is_input:
             raise
         raise _cannot_write(target, error) from error

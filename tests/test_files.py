@@ -19,6 +19,7 @@ from surreal_bids.files import (
     remove_leftovers,
     replacing,
     sole_use,
+    system_error,
     write_image,
     write_json,
     write_text,
@@ -79,6 +80,16 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
         sole_use('a', tmp_path / 'file'),
     ):
         pytest.fail('it is no folder')
+
+
+def test_a_full_disk_names_the_copy_and_not_its_source(tmp_path):
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), 'work/x.nii.gz', None, 'out/y.nii.gz')
+    assert str(system_error(full)) == 'out/y.nii.gz: No space left on device'
+    with (
+        pytest.raises(OutputError, match=r'y\.tsv: cannot be written \(No space left'),
+        atomic_path(tmp_path / 'y.tsv') as temporary,
+    ):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), 'work/x', None, os.fspath(temporary))
 
 
 HOLD = (

@@ -38,3 +38,14 @@ def test_datalad_calls_the_app_with_options_that_it_has():
     given = [run[k + 1] for k, word in enumerate(run) if word == '--output']
     assert str(parsed.output_dir) in given
     assert list(parsed.analysis_levels) == ['participant']
+
+
+def test_slurm_scripts_name_only_options_that_the_app_has():
+    known = set(build_parser()._option_string_actions)
+    for script in (DOCS.parent / 'singularity' / 'slurm').iterdir():
+        text = script.read_text()
+        # The options of Slurm and Apptainer stand in lines of their own.
+        options = re.findall(r'surreal-bids (--[\w-]+)', text)
+        after_image = text.partition('surreal_bids.sif')[2]
+        options += re.findall(r'(?<![\w-])--[a-z][\w-]+', after_image)
+        assert set(options) <= known, script.name

@@ -1,6 +1,5 @@
 #!/bin/bash
 # Arguments go to sbatch, as in: submit.sh --account=NAME --mail-type=END
-# Written by surreal-bids --write-slurm.
 set -euo pipefail
 cd "$(dirname "$0")"
 participant=$(sbatch --parsable "$@" participant.sbatch)

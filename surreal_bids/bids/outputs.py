@@ -19,7 +19,7 @@ import yaml  # type: ignore[import-untyped]
 from surreal_bids import __version__
 from surreal_bids.cautions import Caution
 from surreal_bids.exceptions import UsageError
-from surreal_bids.files import remove_leftovers, write_json, write_text
+from surreal_bids.files import remove_leftovers, require_file, write_json, write_text
 from surreal_bids.names import Visit, is_label, without_prefix
 
 BIDS_VERSION = '1.11.2'
@@ -306,6 +306,7 @@ def _links(path: Path) -> dict[str, str]:
 
 def digest_of(path: Path) -> str:
     """Return the SHA-256 of the content of a file."""
+    require_file(path)
     with path.open('rb') as stream:
         return hashlib.file_digest(stream, 'sha256').hexdigest()
 

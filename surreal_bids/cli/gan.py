@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -40,10 +42,17 @@ from surreal_bids.config import (
     training_options,
 )
 from surreal_bids.exceptions import OutputError, UsageError
-from surreal_bids.files import is_unfinished, refuse_inputs, replacing, sole_use, write_text
+from surreal_bids.files import (
+    is_unfinished,
+    refuse_inputs,
+    replacing,
+    sole_use,
+    write_json,
+    write_text,
+)
 from surreal_bids.parallel import find_device, set_threads
 from surreal_bids.progress import stage
-from surreal_bids.published import model_name
+from surreal_bids.published import find_model, model_name
 from surreal_bids.text import counted, list_briefly
 
 if TYPE_CHECKING:
@@ -72,6 +81,9 @@ OWN_FILES = (
 
 MADE_FROM = 'MadeFrom'
 """Key of the card: fingerprint of the participants and options that `fit` was given."""
+
+APPLIED = '.made_from.json'
+"""File in the folder of the report of `apply`: the same fingerprint, and the outputs."""
 
 REPORT = 'report'
 """Folder of the report, in the folder of a model; `apply` puts it beside its table."""
@@ -347,9 +359,17 @@ def _report_finished(folder: Path, made_from: str) -> int:
         )
     sys.stdout.write(
         f'The model is in {folder} already, made from the same inputs with the same options. '
-        'Nothing was done; --overwrite trains it again.\n'
+        'Nothing was done; --overwrite makes it again.\n'
     )
     return 0
+
+
+def _is_made_from(folder: Path, made_from: str) -> bool:
+    """Whether a folder holds a model that was made from these inputs, damaged or not."""
+    try:
+        return bool(json.loads((folder / CARD).read_text('utf-8')).get(MADE_FROM) == made_from)
+    except (ValueError, AttributeError):
+        return False
 
 
 def _options(arguments: argparse.Namespace, kind: Any) -> Any:
@@ -423,8 +443,11 @@ def run_apply(arguments: argparse.Namespace) -> int:
     places = {name: out.with_name(f'{out.stem}_{file}') for name, file in TABLES.items()}
     del places['roi_volumes'], places['rindices']  # The former would be those of the input.
     places['rindices'] = out  # Written last: it marks the others as complete.
-    others = _require_free_files(arguments, places)
+    note = _report_folder(out) / APPLIED
+    is_finished = note.is_file() and not (arguments.overwrite or is_unfinished(out))
+    others = _require_free_files(arguments, places, may_exist=is_finished)
 
+    from surreal_bids import __version__
     from surreal_bids.analysis.engine import analyse_applied
     from surreal_bids.analysis.outputs import summarise_results, write_tables
     from surreal_bids.cohort.cohort import AGE_IGNORED, ignores_age, read_cohort
@@ -441,6 +464,11 @@ def run_apply(arguments: argparse.Namespace) -> int:
         groups='compared',
         adapt=False,
     )
+    made_from = cohort.fingerprint(__version__, _digest_of_model(arguments), arguments.unseen_site)
+    if is_finished:
+        if _is_applied(note, made_from):
+            return _report_applied(out)
+        _require_free_files(arguments, places)
     added, here = model.notes.get(ADDED_SITES, {}), _sites(cohort)
     of_sites = [*without_sites(model), *children(model, cohort), *few_at_added(added, here)]
     if here & added.keys() and ignores_age(cohort):
@@ -454,17 +482,44 @@ def run_apply(arguments: argparse.Namespace) -> int:
     )
     with _naming_tables(arguments):
         found = analyse_applied(cohort, model, adapted=False)
-        with sole_use(out.name, out.parent), replacing(out, others):
+        with sole_use(out.name, out.parent), replacing(out, [*others, note]):
             names = {name: path.name for name, path in places.items()}
             folder, name = _report_folder(out), model_name(arguments.model)
             report = _write_report(folder, found, arguments.table.name, names, name)
             write_tables(found, places)
+            written = [*(path for path in places.values() if path.exists()), report]
+            files = [os.path.relpath(path, note.parent) for path in written]
+            write_json(note, {MADE_FROM: made_from, 'Outputs': files})
     notes = [*cohort.notes, *describe_uses(cohort.uses), *known_sites(model, cohort)]
     notes += _site_notes(model, cohort)
     log_cautions(found.cautions)
     summarise(summarise_results(found.results, cohort.exclusions, notes))
-    written = [path for path in places.values() if path.exists()]
-    sys.stdout.writelines(f'  {path}\n' for path in (*written, report))
+    sys.stdout.writelines(f'  {path}\n' for path in written)
+    return 0
+
+
+def _digest_of_model(arguments: argparse.Namespace) -> str:
+    """Return a digest of the card of a model, which has checksums of its tensors, and its name."""
+    card = (find_model(arguments.model) / CARD).read_bytes()
+    return f'{model_name(arguments.model)} {hashlib.sha256(card).hexdigest()}'
+
+
+def _is_applied(note: Path, made_from: str) -> bool:
+    """Whether the outputs of `apply` are complete and were made from these inputs."""
+    try:
+        content = json.loads(note.read_text(encoding='utf-8'))
+    except ValueError:
+        return False
+    files = [note.parent / name for name in content['Outputs']]
+    return content[MADE_FROM] == made_from and all(path.is_file() for path in files)
+
+
+def _report_applied(out: Path) -> int:
+    """Say that the results of `apply` are there already."""
+    sys.stdout.write(
+        f'The R-indices are in {out} already, computed from the same inputs with the same options. '
+        'Nothing was done; --overwrite computes them again.\n'
+    )
     return 0
 
 
@@ -494,17 +549,20 @@ def _report_folder(results: Path) -> Path:
     return results.with_name(f'{results.stem}_{REPORT}')
 
 
-def _require_free_files(arguments: argparse.Namespace, places: Mapping[str, Path]) -> list[Path]:
+def _require_free_files(
+    arguments: argparse.Namespace, places: Mapping[str, Path], *, may_exist: bool = False
+) -> list[Path]:
     """Refuse outputs of `apply` that are inputs, or that exist unless told to overwrite them.
 
-    Returns all outputs but the table of R-indices, which marks them as complete.
+    With `may_exist`, they are compared with the inputs later. Returns all outputs but the table of
+    R-indices, which marks them as complete.
     """
     outputs = [each for path in places.values() for each in (path, path.with_suffix('.json'))]
     outputs += _report_files(_report_folder(arguments.out))
     model_files = [arguments.model / name for name in OWN_FILES]
     given = (arguments.table, arguments.participants, arguments.exclude)
     refuse_inputs(outputs, [*given, *model_files])
-    may_replace = arguments.overwrite or is_unfinished(arguments.out)
+    may_replace = may_exist or arguments.overwrite or is_unfinished(arguments.out)
     for path in outputs:
         if path.is_dir() or (path.exists() and not may_replace):
             raise OutputError(f'{path}: already exists; choose another name or use --overwrite')
@@ -532,12 +590,15 @@ def run_add_site(arguments: argparse.Namespace) -> int:
     if arguments.site and arguments.site_column:
         raise UsageError('--site and --site-column: give one of them')
     out, table = arguments.out, arguments.table
-    require_free_folder(out, arguments.overwrite)
+    is_finished = not arguments.overwrite and (out / CARD).exists()
+    if not is_finished:
+        require_free_folder(out, arguments.overwrite)
     own = [arguments.model / name for name in OWN_FILES]
     refuse_inputs(
         [out / name for name in OWN_FILES], [table, arguments.participants, arguments.exclude, *own]
     )
 
+    from surreal_bids import __version__
     from surreal_bids.analysis.outputs import write_described
     from surreal_bids.rindices.model import TableModel
     from surreal_bids.rindices.new_sites import add_sites, read_site_controls, summarise_added
@@ -545,8 +606,13 @@ def run_add_site(arguments: argparse.Namespace) -> int:
     model = TableModel.load(arguments.model)
     options = _options(arguments, CohortOptions)
     controls = read_site_controls(model, table, arguments.participants, options, arguments.site)
+    made_from = controls.fingerprint(__version__, _digest_of_model(arguments), arguments.site)
+    if is_finished and _is_made_from(out, made_from):
+        return _report_finished(out, made_from)
+    require_free_folder(out, arguments.overwrite)
     with _naming_tables(arguments):
         taught = add_sites(model, controls)
+    taught = replace(taught, notes={**taught.notes, MADE_FROM: made_from})
     text, cautions = summarise_added(taught, controls), describe_cautions(controls.warnings)
     with sole_use(MODEL, out), replacing(out / CARD, _outputs(out)):
         write_described('exclusions', out / EXCLUSIONS, controls.exclusions)

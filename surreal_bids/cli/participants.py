@@ -479,6 +479,8 @@ def write_citation(config: AppConfig, study: Study, plan: Plan) -> None:
 def append_to_log(path: Path, text: str) -> None:
     """Add a line with the time to a log."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_symlink():
+        path.unlink()  # It would lead out of the output folder, or to stored files of DataLad.
     with path.open('a', encoding='utf-8') as stream:
         stream.write(f'{datetime.now().astimezone():%Y-%m-%d %H:%M:%S} {text}\n')
 

@@ -228,6 +228,15 @@ def test_damaged_images_may_be_left_to_the_steps(check, dataset):
     assert check('--skip-bids-validation')[0] == 0
 
 
+def test_images_that_are_not_fetched_are_named_without_the_check(check, dataset):
+    (dataset / IMAGES[2]).unlink()
+    (dataset / IMAGES[2]).symlink_to('../../.git/annex/objects/none')
+    for options in ([], ['--skip-bids-validation']):
+        code, out, _ = check(*options)
+        assert code == 1
+        assert f'{IMAGES[2]}: broken link; fetch the content (datalad get)' in out
+
+
 def test_underscores_in_options_only():
     given = ['--participant_label', 'a_b', '--group_column=a_b', 'my_folder', '-v', '--']
     expected = ['--participant-label', 'a_b', '--group-column=a_b', 'my_folder', '-v', '--']

@@ -169,6 +169,32 @@ def test_a_finished_fit_is_not_repeated(home, tmp_path, monkeypatch, capsys):
     assert {path: path.stat().st_mtime_ns for path in (home / 'model').rglob('*')} == before
 
 
+def test_a_finished_apply_or_add_site_is_not_repeated(home, tmp_path, capsys):
+    scanner, table = tmp_path / 'scanner', tmp_path / 'r.tsv'
+    scanner.mkdir()
+    study = make_study(12, 8, seed=9, n_sites=1)
+    study.people['site'] = 'new'
+    volumes, participants = study.write(scanner)
+    (scanner / 'few.tsv').write_text(f'participant_id\n{study.people.index[0]}\n')
+    model = home / 'model'
+    known = (home / 'volumes.tsv', '--participants', home / 'participants.tsv', '--model', model)
+    new = (model, volumes, tmp_path / 'taught', '--participants', participants)
+    for command, other in (
+        (('apply', *known, '--out', table), ('--unseen-site', 'skip')),
+        (('add-site', *new), ('--exclude', scanner / 'few.tsv')),
+    ):
+        assert run(*command) == 0
+        before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob('*')}
+        capsys.readouterr()
+        assert run(*command) == 0
+        assert 'with the same options. Nothing was done; --overwrite' in capsys.readouterr().out
+        assert run(*command, *other) == 73
+        assert '--overwrite' in capsys.readouterr().err
+        assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob('*')} == before
+    (tmp_path / 'r_report' / 'group.html').unlink()
+    assert run('apply', *known, '--out', table) == 73, 'not all outputs are there'
+
+
 def fail(*_):
     raise DataError('collapsed')
 

@@ -192,6 +192,18 @@ def test_two_runs_share_the_participants(tmp_path, recorded, capsys):
     assert told == [('5', '4'), ('6', '2')]
 
 
+def test_a_log_does_not_follow_a_link(tmp_path):
+    stored = tmp_path / 'annex' / 'log'
+    stored.parent.mkdir()
+    stored.write_text('stored')
+    log = tmp_path / 'logs' / 'sub-01.log'
+    log.parent.mkdir()
+    log.symlink_to(stored)
+    participants.append_to_log(log, 'began')
+    assert log.read_text().endswith(' began\n')
+    assert stored.read_text() == 'stored'
+
+
 @pytest.mark.usefixtures('unfinished')
 def test_a_run_tells_how_long_it_takes_and_logs_who_fails_the_check(tmp_path, capsys):
     runs = [f'sub-01/anat/sub-01_run-{number}_T1w.nii.gz' for number in (1, 2)]
