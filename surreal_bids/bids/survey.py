@@ -45,6 +45,10 @@ SMALLEST_VOXEL_MM, LARGEST_VOXEL_MM = 0.05, 20.0
 LEAST_POSITIVE = 0.02
 """Minimum share of positive voxels in an image with negative ones; a brain fills more."""
 
+SMALLEST_RANGE, LARGEST_RANGE = 1e-3, 1e12
+"""Range of intensities. The network divides by their spread in the brain, about a tenth of the
+range, but not by less than 1e-5; squares beyond the second overflow in single precision."""
+
 SLAB_MM, LARGEST_VIEW_MM = 60.0, 600.0
 """Fields of view shorter than the first show a part of a head; longer than the second, no head."""
 
@@ -343,6 +347,12 @@ def check_image(path: Path) -> tuple[str, list[Caution]]:
         raise DataError(
             f'{path}: voxels from {values.min():g} to {values.max():g}, hardly any is positive; '
             'intensities are shifted, so correct scl_inter or convert it again'
+        )
+    intensity_range = float(values.max()) - float(values.min())
+    if not SMALLEST_RANGE <= intensity_range <= LARGEST_RANGE:
+        raise DataError(
+            f'{path}: voxels from {values.min():g} to {values.max():g}; volumes would be wrong, so '
+            'correct scl_slope, or multiply the intensities by a constant'
         )
     _check_sides(path)
     notes += filter(None, [doubt_voxels(image)])

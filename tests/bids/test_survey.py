@@ -61,6 +61,17 @@ def test_intensities_that_are_shifted_below_zero_are_refused(tmp_path):
         check_image(tmp_path / 'x.nii')
 
 
+@pytest.mark.parametrize(
+    ('scale', 'is_good'), [(1e-12, False), (1e-6, False), (1e-3, True), (1e6, True), (1e30, False)]
+)
+def test_intensities_beyond_single_precision_are_refused(tmp_path, scale, is_good):
+    """The network standardises them; probabilities and MP2RAGE images lie between 0 and 1."""
+    nib.Nifti1Image(scale * _ramp((7, 8, 9)), np.eye(4)).to_filename(tmp_path / 'x.nii')
+    expected = nullcontext() if is_good else pytest.raises(DataError, match='volumes would be wr')
+    with expected:
+        check_image(tmp_path / 'x.nii')
+
+
 def test_headers_that_cannot_be_of_a_head_are_refused(tmp_path):
     path = tmp_path / 'x_T1w.nii'
     nib.Nifti1Image(_ramp((7, 8, 1)), np.eye(4)).to_filename(path)
