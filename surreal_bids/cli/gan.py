@@ -505,11 +505,10 @@ def run_apply(arguments: argparse.Namespace) -> int:
     model = TableModel.load(arguments.model).with_unseen_site(arguments.unseen_site)
     options = _options(arguments, CohortOptions)
     cohort = read_to_apply(arguments.table, arguments.participants, options, model)
-    made_from = cohort.fingerprint(__version__, _digest_of_model(arguments), arguments.unseen_site)
-    if is_finished:
-        if _is_applied(note, made_from):
-            return _report_applied(out)
-        _require_free_files(arguments, places)
+    made_from = _made_from(cohort, arguments, arguments.unseen_site)
+    if is_finished and _is_applied(note, made_from):
+        return _report_applied(out)
+    _require_free_files(arguments, places)
     with _naming_tables(arguments):
         found = analyse_applied(cohort, model, adapted=False)
         with sole_use(out.name, out.parent), replacing(out, [*others, note]):
@@ -518,8 +517,7 @@ def run_apply(arguments: argparse.Namespace) -> int:
             report = _write_report(folder, found, arguments.table.name, names, name)
             write_tables(found, places)
             written = [*(path for path in places.values() if path.exists()), report]
-            files = [os.path.relpath(path, note.parent) for path in written]
-            write_json(note, {MADE_FROM: made_from, 'Outputs': files})
+            _note_applied(note, made_from, written)
     notes = [*cohort.notes, *describe_uses(cohort.uses), *known_sites(model, cohort)]
     notes += _site_notes(model, cohort)
     log_cautions(found.cautions)
@@ -528,10 +526,19 @@ def run_apply(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _digest_of_model(arguments: argparse.Namespace) -> str:
-    """Return a digest of the card of a model, which has checksums of its tensors, and its name."""
-    card = (find_model(arguments.model) / CARD).read_bytes()
-    return f'{model_name(arguments.model)} {hashlib.sha256(card).hexdigest()}'
+def _made_from(cohort: Cohort, arguments: argparse.Namespace, option: str | None) -> str:
+    """Return a fingerprint of a cohort, a model and an option that depends on neither."""
+    from surreal_bids import __version__
+
+    # The card has checksums of the tensors.
+    card = hashlib.sha256((find_model(arguments.model) / CARD).read_bytes()).hexdigest()
+    return cohort.fingerprint(__version__, model_name(arguments.model), card, option)
+
+
+def _note_applied(note: Path, made_from: str, outputs: Sequence[Path]) -> None:
+    """Write down what the outputs of `apply` were made from."""
+    files = [os.path.relpath(path, note.parent) for path in outputs]
+    write_json(note, {MADE_FROM: made_from, 'Outputs': files})
 
 
 def _is_applied(note: Path, made_from: str) -> bool:
@@ -636,7 +643,7 @@ def run_add_site(arguments: argparse.Namespace) -> int:
     model = TableModel.load(arguments.model)
     options = _options(arguments, CohortOptions)
     controls = read_site_controls(model, table, arguments.participants, options, arguments.site)
-    made_from = controls.fingerprint(__version__, _digest_of_model(arguments), arguments.site)
+    made_from = _made_from(controls, arguments, arguments.site)
     if is_finished and _is_made_from(out, made_from):
         return _report_finished(out, made_from)
     require_free_folder(out, arguments.overwrite)
