@@ -28,8 +28,8 @@ LICENCES = (
 )
 """Licences of the image; Boutiques has no field for them."""
 
-SKIPPED = ('help', 'version')
-"""Options that run nothing."""
+SKIPPED = {'--help', '--version', '--mem', '--notrack'}
+"""Options that run nothing, and those of fMRIPrep that stand for others or have no effect."""
 
 NUMBERS: dict[Any, dict[str, Any]] = {
     int: {'type': 'Number', 'integer': True},
@@ -43,7 +43,7 @@ NUMBERS: dict[Any, dict[str, Any]] = {
 def describe_app() -> dict[str, Any]:
     """The descriptor: positional arguments as BIDS has them, then every option."""
     options = [action for action in build_parser()._actions if action.option_strings]
-    options = [action for action in options if name_of(action) not in SKIPPED]
+    options = [action for action in options if SKIPPED.isdisjoint(action.option_strings)]
     options.sort(key=lambda action: name_of(action) not in FIRST)
     keys = ' '.join(f'[{name_of(action).upper()}]' for action in options)
     return {

@@ -9,7 +9,7 @@ from surreal_bids.cli.app import build_parser
 
 FOLDER = Path(__file__).resolve().parents[2] / 'singularity'
 DESCRIPTOR = json.loads((FOLDER / 'boutiques.json').read_text())
-NOT_FOR_BOUTIQUES = {'--help', '--version'}
+NOT_FOR_BOUTIQUES = {'--help', '--version', '--mem', '--notrack'}
 
 
 def test_the_descriptor_is_that_of_the_parser():
