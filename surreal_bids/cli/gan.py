@@ -494,7 +494,6 @@ def run_apply(arguments: argparse.Namespace) -> int:
     is_finished = note.is_file() and not (arguments.overwrite or is_unfinished(out))
     others = _require_free_files(arguments, places, may_exist=is_finished)
 
-    from surreal_bids import __version__
     from surreal_bids.analysis.engine import analyse_applied
     from surreal_bids.analysis.outputs import summarise_results, write_tables
     from surreal_bids.cohort.cohort import read_to_apply
@@ -635,7 +634,6 @@ def run_add_site(arguments: argparse.Namespace) -> int:
         [out / name for name in OWN_FILES], [table, arguments.participants, arguments.exclude, *own]
     )
 
-    from surreal_bids import __version__
     from surreal_bids.analysis.outputs import write_described
     from surreal_bids.rindices.model import TableModel
     from surreal_bids.rindices.new_sites import add_sites, read_site_controls, summarise_added

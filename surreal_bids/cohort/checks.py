@@ -98,7 +98,7 @@ sound tables, and minimum number of participants. Correlations of exchanged rows
 deviation of 1 / sqrt(n - 1). In halves of the samples IXI, FCON 1000 and one of schizophrenia, with
 30 to 300 participants, 4 to 139 regions and simulated atrophy in most, the warning comes in 0.4 %
 of sound tables, in 2 % if the head size has an error of 10 %, and in 95 % of those with exchanged
-rows. The limit was chosen in the other halves."""
+rows. Of five limits, this one was chosen with all halves in view."""
 
 FEW_CONTROLS, FEW_FOR_A_MODEL, FEW_AT_SITE = 30, 20, 10
 """Number of controls below which a warning is given: in a training sample, in a sample or at a site
