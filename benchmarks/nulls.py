@@ -401,7 +401,13 @@ def choose(data: TrainingData, seed: int, candidates: Sequence[int] = CANDIDATES
     """The number of patterns, as training chooses it."""
     X, patient = data.arrays
     groups = X[~patient].to_numpy(), X[patient].to_numpy()
-    return choose_number(*groups, candidates, random_state=seed, shuffle=data.shuffle)
+    return choose_number(
+        *groups,
+        candidates,
+        random_state=seed,
+        shuffle=data.shuffle,
+        least_of_several=data.least_of_several,
+    )
 
 
 def any_pattern_at_all(

@@ -44,7 +44,6 @@ from surreal_bids.model.number import (
     PERMUTATIONS,
     Number,
     choose_number,
-    least_stability,
 )
 from surreal_bids.names import PARTICIPANT, SINGULAR
 from surreal_bids.parallel import in_threads
@@ -356,6 +355,7 @@ def _choose_own_number(data: TrainingData, n_original: int, options: TrainingOpt
         sorted({*possible, n_original}),
         options.random_seed,
         data.shuffle,
+        least_of_several=data.least_of_several,
     )
 
 
@@ -777,7 +777,7 @@ def _tidy_number(number: Number) -> pd.DataFrame:
                 'measure': counted(tried.n_patterns, 'pattern')
                 + (' (chosen)' if is_chosen else ''),
                 'estimate': tried.value,
-                'reference': least_stability(tried.n_patterns),
+                'reference': tried.needed,
                 'p': tried.p_value,
             }
         )

@@ -281,6 +281,8 @@ def values_unlike(unusual: pd.DataFrame, usual: pd.DataFrame) -> dict[str, str]:
 
 def unrelated(unusual: pd.DataFrame, usual: pd.DataFrame) -> dict[str, str]:
     """Find columns that are related to the size of the brain less than nearly all usual ones."""
+    if usual.empty or unusual.empty:
+        return {}
     ranks = usual.rank()
     size = ranks.mean(axis=1)
     limit = min(ranks.corrwith(size).quantile(HARDLY_ANY), SIGNIFICANT / np.sqrt(len(usual)))

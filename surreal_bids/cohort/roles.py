@@ -529,13 +529,7 @@ def describe_sides(
         return ['Sides: apart, as given (--sides apart); patterns are sets of single regions'], []
     if sides == APART:
         few = f'{counted(len(structures), "structure")}, at least {MIN_STRUCTURES} needed'
-        caution = Caution(
-            f'Left and right regions are features of their own: together they would be {few}',
-            'Patterns may show on which side the disease is stronger',
-            'Use a table with more regions',
-            PARTICIPANTS,
-        )
-        return [f'Sides: apart, since together they would be {few}'], [caution]
+        return [f'Sides: apart, since together they would be {few}'], []
     n_pairs = len(paired_structures(structures))
     side_of_region = without_partner(structures)
     if n_pairs == 0:

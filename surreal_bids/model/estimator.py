@@ -205,6 +205,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         shuffle: Shuffle | None = None,
         assess_number: bool = True,
         like: SurrealGAN | None = None,
+        least_of_several: float | None = None,
         checkpoint_dir: str | Path | None = None,
     ) -> SurrealGAN:
         """Train all members, choose M and lambda, and form the consensus.
@@ -225,6 +226,9 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         like
             With `sparse`, a model with the same M whose patterns members start from, in its order,
             after they were fitted to this sample. None: patterns are found in this sample alone.
+        least_of_several
+            Minimum stability of several patterns; None: the usual one
+            (`surreal_bids.model.number`).
         checkpoint_dir
             Folder for checkpoints. If `fit` is interrupted, the same call resumes.
 
@@ -241,7 +245,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         self.number_: Number | None = None
         if assess_number or len(self._candidates()) > 1:
             groups = values[~patient], values[patient]
-            self.number_ = self._choose_number(*groups, shuffle, checkpoint_dir)
+            self.number_ = self._choose_number(*groups, shuffle, checkpoint_dir, least_of_several)
         self._set_features(values.shape[1], names)
         self.sample_ = {'n_cn': int((~patient).sum()), 'n_pt': int(patient.sum())}
         self.domain_: Domain | None = fit_domain(values, np.random.default_rng(self.random_state))
@@ -264,7 +268,12 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             self.feature_names_in_ = np.array(names, dtype=object)
 
     def _choose_number(
-        self, cn: Floats, pt: Floats, shuffle: Shuffle | None, checkpoint_dir: str | Path | None
+        self,
+        cn: Floats,
+        pt: Floats,
+        shuffle: Shuffle | None,
+        checkpoint_dir: str | Path | None,
+        least_of_several: float | None,
     ) -> Number | None:
         """Assess the stability of each candidate number of patterns; None with random starts."""
         if self._hyper.start == 'random' or self._candidates() == (0,):
@@ -273,15 +282,22 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
         shuffle = shuffle or shuffle_rows(cn, pt)
         permuted = shuffle(np.random.default_rng(self.random_state))
         arrays = [torch.from_numpy(np.ascontiguousarray(each)) for each in (cn, pt, *permuted)]
-        asked = {'candidates': [int(each) for each in candidates], 'seed': int(self.random_state)}
+        asked: dict[str, Any] = {
+            'candidates': [int(each) for each in candidates],
+            'seed': int(self.random_state),
+        }
+        if least_of_several is not None:
+            asked['least_of_several'] = least_of_several
         owner = fingerprint(self._hyper, asked, *arrays)
         path = None if checkpoint_dir is None else number_path(Path(checkpoint_dir), owner)
         if path is not None and path.is_file():
             return stored_number(load_checkpoint(path, owner)[1])
 
-        found = choose_number(cn, pt, candidates, self.random_state, shuffle, self._device)
+        found = choose_number(
+            cn, pt, candidates, self.random_state, shuffle, self._device, least_of_several
+        )
         if path is not None:
-            save_checkpoint(path, {}, asdict(found), owner)
+            save_checkpoint(path, {}, found.to_json(), owner)
         return found
 
     def _train_nothing(self) -> None:
@@ -596,7 +612,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
             'HyperParameters': asdict(self._hyper),
             'Sample': self.sample_,
             'Selected': asdict(self.selected_),
-            'Stability': None if self.number_ is None else asdict(self.number_),
+            'Stability': None if self.number_ is None else self.number_.to_json(),
             'Linear': None if self.penalty_ is None else {'penalty': self.penalty_},
             'Agreement': self.agreement_,
             'Members': [asdict(member) for member in self.members_],

@@ -23,7 +23,7 @@ from surreal_bids.analysis.replication import (
 )
 from surreal_bids.bids.outputs import output_path
 from surreal_bids.cautions import unite
-from surreal_bids.model.number import PERMUTATIONS, Stability, explain_choice, least_stability
+from surreal_bids.model.number import PERMUTATIONS, Stability, explain_choice
 from surreal_bids.names import CONTROL, PATIENT
 from surreal_bids.reports import figures
 from surreal_bids.reports.card import pattern_words
@@ -110,7 +110,7 @@ def describe_own_number(found: Replication) -> list[str]:
             f'({_stability(tried[chosen])}).'
         ]
     else:
-        best = max(tried.values(), key=lambda each: each.value - least_stability(each.n_patterns))
+        best = max(tried.values(), key=lambda each: each.value - each.needed)
         sentences = [
             'No number of patterns is reproduced in subsamples of the second cohort and more '
             f'stable than in permuted data; closest is {counted(best.n_patterns, "pattern")} '
@@ -127,7 +127,7 @@ def describe_own_number(found: Replication) -> list[str]:
 
 def _stability(tried: Stability) -> str:
     """Return the stability of a number of patterns with its references."""
-    text = f'stability {tried.value:.2f}, at least {least_stability(tried.n_patterns):g} needed'
+    text = f'stability {tried.value:.2f}, at least {tried.needed:g} needed'
     return f'{text}; permuted data: up to {max(tried.null):.2f}' if tried.null else text
 
 

@@ -29,7 +29,7 @@ from surreal_bids.harmonization.quality import without_warnings
 from surreal_bids.model.bundle import load_bundle, reading_model, save_bundle
 from surreal_bids.model.estimator import SurrealGAN
 from surreal_bids.model.networks import MIN_PEOPLE, hyperparameters
-from surreal_bids.model.number import reproduce
+from surreal_bids.model.number import LEAST_FOR_STRUCTURES, reproduce
 from surreal_bids.names import CONTROL, PARTICIPANT, PATIENT, SINGULAR
 from surreal_bids.rindices.limits import warn_of_applied
 from surreal_bids.rindices.preprocessing import (
@@ -489,6 +489,11 @@ class TrainingData:
         """What `SurrealGAN.fit` takes."""
         return self.normalised, self.is_patient.to_numpy(dtype=bool)
 
+    @property
+    def least_of_several(self) -> float | None:
+        """Minimum stability of several patterns; None: that of single regions."""
+        return None if self.preprocessing.paired is None else LEAST_FOR_STRUCTURES
+
     def shuffle(self, rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
         """Draw controls and patients (n_people, n_features) as if nobody were ill, and normalise.
 
@@ -635,6 +640,7 @@ def select_model(
         shuffle=data.shuffle,
         assess_number=assess_number,
         like=like,
+        least_of_several=data.least_of_several,
         checkpoint_dir=checkpoint_dir,
     )
     names = tuple(f'r{number}' for number in range(1, gan.selected_.n_patterns + 1))

@@ -239,7 +239,7 @@ def test_visits_of_a_converter_are_in_order_of_time():
         for name in ('visits', 'features', 'people', 'others')
     })  # fmt: skip
     main_cohort = replace(everyone.select(main), apart=everyone.select(~main))
-    steps = SimpleNamespace(combat=None, features=cohort.wanted)
+    steps = SimpleNamespace(combat=None, structures=cohort.wanted)
     model = SimpleNamespace(pattern_names=NAMES, preprocessing=steps)
     model.with_unseen_site = lambda unseen: model
     results = make_results(cohort).loc[order]

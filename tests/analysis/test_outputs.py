@@ -54,7 +54,7 @@ WITHOUT_UNITS = {
     *('participant_id', 'session_id', 'from_session', 'to_session', 'site', 'hemisphere'),
     *('fold', 'reason', 'flags', 'r_index', 'measure', 'outliers', 'index', 'pattern'),
     *('pattern_name', 'name', 'region', 'muse_regions', 'contrast', 'description', 'tissue'),
-    *('adjacent_to', VALUES['column']),
+    *('adjacent_to', VALUES['column'], 'matched_pattern'),
 }
 """Columns of words, of numbers that are names, and of input whose unit is not known."""
 

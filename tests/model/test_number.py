@@ -9,6 +9,7 @@ from surreal_bids.model.agreement import NO_PATTERN
 from surreal_bids.model.factors import fit_samples
 from surreal_bids.model.number import (
     LEAST_FOR_ONE,
+    LEAST_FOR_STRUCTURES,
     PERMUTATIONS,
     REPRODUCTIONS,
     Number,
@@ -236,3 +237,26 @@ def test_a_requested_number_has_its_verdict(null, reason, verdict):
     warnings = warn_of_chance(number)
     assert len(warnings) == (not number.supported)
     assert all('AUC and associations' in each.consequence for each in warnings)
+
+
+def test_several_patterns_of_structures_need_more():
+    usual, structures = Stability(3, 0.8), Stability(3, 0.8, least=LEAST_FOR_STRUCTURES)
+    assert usual.is_reproduced
+    assert not structures.is_reproduced
+    assert structures.needed == LEAST_FOR_STRUCTURES
+    number = Number(0, (Stability(1, 0.5), structures))
+    assert stored_number(json.loads(json.dumps(number.to_json()))) == number
+    # The card of a model whose sides are apart is that of before.
+    assert all('least' not in row for row in Number(0, (usual,)).to_json()['stabilities'])
+
+
+def test_the_limit_of_several_decides(monkeypatch):
+    monkeypatch.setattr('surreal_bids.model.number.PERMUTATIONS', 2)
+    values = {1: 0.95, 2: 0.9, 3: 0.8}
+    monkeypatch.setattr(
+        'surreal_bids.model.number.stability',
+        lambda cn, pt, m, seed, device='cpu': values[m] if len(seed) == 3 and seed[1] == 1 else 0.1,
+    )
+    groups = np.zeros((9, 9)), np.ones((9, 9))
+    assert choose_number(*groups, (1, 2, 3)).n_patterns == 3
+    assert choose_number(*groups, (1, 2, 3), least_of_several=0.82).n_patterns == 2

@@ -10,6 +10,7 @@ import nibabel as nib
 import numpy as np
 import pandas as pd
 
+from surreal_bids.analysis.asymmetry import Asymmetry
 from surreal_bids.analysis.engine import Flag, flags_of_result, store_flags
 from surreal_bids.analysis.image_quality import ImageQuality
 from surreal_bids.analysis.limits import count_reliable
@@ -114,6 +115,18 @@ def make_cohort(rng, n_cn=N_CN, n_pt=N_PT, name='age') -> Cohort:
     )
 
 
+ONE_SIDED = Asymmetry(
+    pd.DataFrame(),
+    pd.DataFrame(
+        {
+            'index': ['r1', 'r2'], 'group': 'PT', 'beyond': [9, 1], 'n': 20, 'share': [0.45, 0.05],
+            'low': [0.25, 0.01], 'high': [0.66, 0.24],
+        }
+    ),
+    N_CN,
+)  # fmt: skip
+
+
 def make_found(kind, folder, sizes=(N_CN, N_PT)) -> SimpleNamespace:
     """Results as :class:`surreal_bids.analysis.engine.Analysis` has them."""
     rng, name = np.random.default_rng(0), HOSTILE if kind == 'hostile' else 'mmse'
@@ -159,6 +172,7 @@ def make_found(kind, folder, sizes=(N_CN, N_PT)) -> SimpleNamespace:
         flags=pd.Series([tuple(flags_of_result(row)) for row in results.to_dict('records')], index),
         first_visits=results.assign(group=cohort.groups),
         patterns=patterns,
+        asymmetry=ONE_SIDED if full else None,
         associations=associations if full else associations.iloc[:0],
         associations_of_others=pd.DataFrame(),
         untested={'ptid': 'an id'} if full else {},
