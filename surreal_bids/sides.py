@@ -216,24 +216,29 @@ def put_sides_together(regions: FeatureList) -> FeatureList:
         # They are sums already, as in published models.
         return regions
     pairs = _find_muse_pairs(regions) if regions.atlas else find_pairs(regions.names)
-    pair_of = {column: pair for pair in pairs for column in (pair.left, pair.right)}
-    indices_of = {feature.name: feature.indices for feature in regions.features}
-    structures: list[Feature] = []
-    for feature in regions.features:
-        pair = pair_of.get(feature.name)
+    pair_of = {pair.left: pair for pair in pairs} | {pair.right: pair for pair in pairs}
+    structures: dict[str, Feature] = {}
+    for region in regions.features:
+        pair = pair_of.get(region.name)
         if pair is None:
-            structures.append(feature._replace(columns=(feature.name,)))
-            continue
-        name = pair.structure
-        if name in indices_of:
-            # A table may have the structure as a region of its own.
-            name = f'{name} (both sides)'
-        if any(structure.name == name for structure in structures):
-            continue
-        indices = (*indices_of[pair.left], *indices_of[pair.right])
-        averaged = regions.are_z_scores or not adds_up(name)
-        structures.append(Feature(name, indices, (pair.left, pair.right), averaged))
-    return FeatureList('structures', tuple(structures), regions.unit)
+            structure = region._replace(columns=(region.name,))
+        else:
+            structure = _unite(pair, regions)
+        # The second region of a pair finds the structure there already.
+        structures.setdefault(structure.name, structure)
+    return FeatureList('structures', tuple(structures.values()), regions.unit)
+
+
+def _unite(pair: Pair, regions: FeatureList) -> Feature:
+    """Make the feature of a structure from the regions of its two sides."""
+    indices_of = {region.name: region.indices for region in regions.features}
+    name = pair.structure
+    if name in indices_of:
+        # A table may have the structure as a region of its own.
+        name = f'{name} (both sides)'
+    indices = (*indices_of[pair.left], *indices_of[pair.right])
+    averaged = regions.are_z_scores or not regions.scale_with_head or not adds_up(name)
+    return Feature(name, indices, (pair.left, pair.right), averaged)
 
 
 def pair_sides(regions: FeatureList, sides: Sides) -> FeatureList | None:

@@ -339,17 +339,17 @@ def _with_points(
     `1,234.5` and `1.234,5` are clear; `1,234` may be either, and is refused where others have no
     comma or commas separate cells.
     """
-    known = list(filter(None, cells))
-    with_comma = [cell for cell in known if ',' in cell]
+    numbers = [cell for cell in cells if cell]
+    with_comma = [cell for cell in numbers if ',' in cell]
     if not with_comma:
         return cells
-    if all(map(_GROUPED.fullmatch, known)) and any(map(_CLEARLY_GROUPED.fullmatch, known)):
-        return [cell and cell.replace(',', '') for cell in cells]
-    if all(map(_GROUPED_BY_POINTS.fullmatch, known)) and any('.' in cell for cell in known):
-        return [cell and cell.replace('.', '').replace(',', '.') for cell in cells]
-    if not all(map(_COMMA.fullmatch, known)):
+    if _are_grouped_by_commas(numbers):
+        return _replace_in(cells, {',': ''})
+    if _are_grouped_by_points(numbers):
+        return _replace_in(cells, {'.': '', ',': '.'})
+    if not all(map(_COMMA.fullmatch, numbers)):
         return cells
-    is_doubtful = separator == ',' or len(with_comma) < len(known)
+    is_doubtful = separator == ',' or len(with_comma) < len(numbers)
     if is_doubtful and all(map(_THOUSANDS.fullmatch, with_comma)):
         raise DataError(
             f'{path}: column {name} has {with_comma[0]}; use decimal points, and no thousands '
@@ -357,7 +357,23 @@ def _with_points(
         )
     if separator == ',' and any(map(_PAIR_OF_DIGITS.fullmatch, with_comma)):
         return cells
-    return [cell and cell.replace(',', '.') for cell in cells]
+    return _replace_in(cells, {',': '.'})
+
+
+def _are_grouped_by_commas(numbers: Sequence[str]) -> bool:
+    """Check whether commas separate thousands in all numbers, which at least one proves."""
+    return all(map(_GROUPED.fullmatch, numbers)) and any(map(_CLEARLY_GROUPED.fullmatch, numbers))
+
+
+def _are_grouped_by_points(numbers: Sequence[str]) -> bool:
+    """Check whether points separate thousands, before decimal commas."""
+    return all(map(_GROUPED_BY_POINTS.fullmatch, numbers)) and any('.' in n for n in numbers)
+
+
+def _replace_in(cells: Sequence[str | None], replaced: Mapping[str, str]) -> list[str | None]:
+    """Replace single characters in all cells that have text."""
+    table = str.maketrans(dict(replaced))
+    return [cell.translate(table) if cell else cell for cell in cells]
 
 
 def read_visit_table(path: Path, id_column: str | None = None, named: bool = True) -> Table:
@@ -396,19 +412,7 @@ def read_visit_table(path: Path, id_column: str | None = None, named: bool = Tru
 
 def _ids(table: Table, id_column: str | None, named: bool) -> tuple[str, pd.Series]:
     """Return the column of ids and the ids; refuse missing and unusable ones."""
-    wanted = id_column or PARTICIPANT
-    column = find_column(table.columns, wanted)
-    if column is None and not (id_column and named):
-        freesurfer = filter(_FREESURFER_IDS.fullmatch, table.columns[:1])
-        column = next(freesurfer, column_of(table.columns, 'participant'))
-    row_names = None if id_column and named else _row_names(table)
-    if column is None and row_names is not None and _are_unique_words(row_names):
-        column = str(row_names.name)
-        ids = row_names
-    elif column is None:
-        raise _no_ids(table, wanted, row_names)
-    else:
-        ids = table.text[column]
+    column, ids = _find_ids(table, id_column, named)
     if ids.notna().all() and ids.str.fullmatch(_WHOLE_NUMBER).all():
         ids = table.names(column)
     unusable = ids[~ids.str.fullmatch(_ID, na=False)]
@@ -419,6 +423,23 @@ def _ids(table: Table, id_column: str | None, named: bool) -> tuple[str, pd.Seri
             f'{MAX_LABEL} characters, without slashes and control characters'
         )
     return column, ids
+
+
+def _find_ids(table: Table, id_column: str | None, named: bool) -> tuple[str, pd.Series]:
+    """Find the column of ids: as named, by a usual name, or the names of rows."""
+    wanted = id_column or PARTICIPANT
+    # The user's name for the column of this table leaves nothing to guess.
+    may_guess = not (id_column and named)
+    column = find_column(table.columns, wanted)
+    if column is None and may_guess:
+        of_freesurfer = filter(_FREESURFER_IDS.fullmatch, table.columns[:1])
+        column = next(of_freesurfer, column_of(table.columns, 'participant'))
+    if column is not None:
+        return column, table.text[column]
+    row_names = _row_names(table) if may_guess else None
+    if row_names is None or not _are_unique_words(row_names):
+        raise _no_ids(table, wanted, row_names)
+    return str(row_names.name), row_names
 
 
 def _row_names(table: Table) -> pd.Series | None:

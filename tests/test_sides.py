@@ -96,6 +96,7 @@ def test_muse_pairs_are_those_of_the_authors_models():
 def test_sums_of_published_models_stay_as_they_are():
     published = FeatureList('muse72', feature_set('muse72'), 'mm3')
     assert pair_sides(published, TOGETHER) is None
+    assert describe_sides(published, TOGETHER, TOGETHER)[0][0].startswith('Sides: together')
 
 
 def test_volumes_are_added_and_thickness_is_averaged():

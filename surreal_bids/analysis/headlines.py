@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -53,12 +54,7 @@ def headline(rows: pd.DataFrame) -> str:
     if shown.empty or size[parts.notna()].sum() < size.sum() / 2:
         return ''
     share = (size.groupby(parts).sum() / size.sum()).sort_values(ascending=False)
-    named: list[str] = []
-    for part, of_part in share.items():
-        is_enough = share[named].sum() >= NAMED_SHARE or len(named) == MOST_PARTS
-        if is_enough or (named and of_part < LEAST_PART):
-            break
-        named.append(str(part))
+    named = _largest_parts(share)
     words = _join_parts(named)
     if share[named].sum() < WIDESPREAD_SHARE:
         words = f'widespread, mostly {words}'
@@ -67,6 +63,17 @@ def headline(rows: pd.DataFrame) -> str:
     side = _describe_side(shown)
     text = f'{side[0]} {words}, {side[1]}' if side else words
     return f'{text[0].upper()}{text[1:]}'
+
+
+def _largest_parts(share: pd.Series) -> list[str]:
+    """Name the parts with the largest shares of all change, in descending order."""
+    named: list[str] = []
+    for part, of_part in share.items():
+        is_enough = share[named].sum() >= NAMED_SHARE or len(named) == MOST_PARTS
+        if is_enough or (named and of_part < LEAST_PART):
+            break
+        named.append(str(part))
+    return named
 
 
 def _join_parts(parts: Sequence[str]) -> str:
@@ -99,26 +106,21 @@ def warn_of_mirror_images(patterns: pd.DataFrame, regions: FeatureList) -> list[
     """
     structures = put_sides_together(regions).features
     pairs = [feature.columns for feature in structures if len(feature.columns) == 2]
-    position = {name: number for number, name in enumerate(regions.names)}
-    left = [position[columns[0]] for columns in pairs]
-    right = [position[columns[1]] for columns in pairs]
+    if len(pairs) < 2:
+        return []
+    left, right = ([columns[side] for columns in pairs] for side in (0, 1))
     change = {
-        str(name): rows['change_sd'].to_numpy()
+        str(name): pd.Series(rows['change_sd'].to_numpy(), regions.names)
         for name, rows in patterns.groupby('pattern', sort=False)
     }
     cautions = []
-    names = list(change)
-    for number, first in enumerate(names):
-        for second in names[number + 1 :]:
-            as_it_is = np.concatenate([change[first][left], change[first][right]])
-            mirrored = np.concatenate([change[second][right], change[second][left]])
-            same_side = np.concatenate([change[second][left], change[second][right]])
-            if len(pairs) < 2:
-                continue
-            r = np.corrcoef(as_it_is, mirrored)[0, 1]
-            # Two patterns that are alike on both sides are no mirror images.
-            if r > MIRRORED and r > np.corrcoef(as_it_is, same_side)[0, 1]:
-                cautions.append(_mirror_images(first, second, float(r)))
+    for first, second in combinations(change, 2):
+        here = change[first][[*left, *right]]
+        mirrored = np.corrcoef(here, change[second][[*right, *left]])[0, 1]
+        as_it_is = np.corrcoef(here, change[second][[*left, *right]])[0, 1]
+        # Two patterns that are alike on both sides are no mirror images.
+        if mirrored > MIRRORED and mirrored > as_it_is:
+            cautions.append(_mirror_images(first, second, float(mirrored)))
     return cautions
 
 

@@ -188,36 +188,62 @@ def choose_features(
     totals = find_totals(columns)
     named = [c for c in columns if c not in totals and volumes.text[c].any()]
     numeric = [c for c in named if volumes.share_of_numbers(c) > MOSTLY_NUMBERS]
-    with prefix_errors(volumes.source):
-        muse = [] if are_numbered_otherwise(numeric) else list(recognise(named))
-        sizes = columns_of(volumes.columns, 'icv')
-        freesurfer = freesurfer_regions([*named, *totals, *sizes])
-        known = max([c for c in freesurfer if c in named], muse, key=len)
-    needed = (HALF_MATCH if alone else MOST_MATCH) * len(numeric)
-    is_known = len(known) > needed
-    regions = known if is_known else numeric * (not alone)
+    of_muse, of_freesurfer = _atlas_regions(volumes, named, totals, numeric)
+    is_muse = len(of_muse) > len(of_freesurfer)
+    of_atlas = of_muse if is_muse else of_freesurfer
+    if len(of_atlas) <= (HALF_MATCH if alone else MOST_MATCH) * len(numeric):
+        # Too few of the columns are called so: the table is of another atlas.
+        of_atlas, is_muse = [], False
+    regions = of_atlas
+    if not of_atlas and not alone:
+        regions = numeric
     if not regions:
         raise DataError(
             f'{volumes.source}: the columns are not regions of MUSE or FreeSurfer '
             f'({list_briefly(columns, 5)}); list the columns of regions in a file for --features, '
             'or give the facts about participants in a table of their own'
         )
-    unlikely = {} if regions is muse else measures_by_name(regions)
-    unreadable = [] if is_known else [c for c in named if c not in numeric]
-    likely = [c for c in regions if c not in unlikely]
-    lost = _lost(volumes, [c for c in numeric if c not in unlikely], likely, alone)
-    lost |= _unreadable(volumes, unreadable)
-    lost |= _absent(volumes, [c for c in likely if c not in lost], impute)
-    likely = [c for c in likely if c not in lost]
-    doubts = Doubts(unlikely, {}, {})
-    if regions is not muse:
-        doubts = doubtful_columns(pd.DataFrame({name: volumes.values(name) for name in likely}))
-        doubts = doubts._replace(strangers=unlikely | doubts.strangers)
-    doubted = doubts.strangers | doubts.sums
-    kept = [c for c in likely if c not in doubted]
-    unused = dict.fromkeys(totals, 'sum of regions or fluid') | lost | doubted
-    cautions = (*_warn_of_regions(lost | doubts.sums, kept), *_warn_of_doubts(doubts))
+    measures = {} if is_muse else measures_by_name(regions)
+    likely = _without(regions, measures)
+    # Reasons are looked for in this order; a column that has one is not examined any further.
+    dropped = _lost(volumes, _without(numeric, measures), likely, alone)
+    if not of_atlas:
+        dropped |= _unreadable(volumes, _without(named, numeric))
+    dropped |= _absent(volumes, _without(likely, dropped), impute)
+    likely = _without(likely, dropped)
+    doubts = Doubts(measures, {}, {})
+    if not is_muse:
+        doubts = _doubts_about(volumes, likely, measures)
+    kept = _without(likely, {**doubts.strangers, **doubts.sums})
+    unused = dict.fromkeys(totals, 'sum of regions or fluid')
+    unused |= dropped | doubts.strangers | doubts.sums
+    cautions = (*_warn_of_regions(dropped | doubts.sums, kept), *_warn_of_doubts(doubts))
     return Features(with_unit(column_features(kept), volumes), unused, cautions)
+
+
+def _atlas_regions(
+    volumes: Table, named: list[str], totals: list[str], numeric: list[str]
+) -> tuple[list[str], list[str]]:
+    """Find the columns that are called like regions of MUSE, and those like regions of FreeSurfer.
+
+    Sums and head sizes of FreeSurfer show that a table is of this program.
+    """
+    with prefix_errors(volumes.source):
+        of_muse = [] if are_numbered_otherwise(numeric) else list(recognise(named))
+        head_sizes = columns_of(volumes.columns, 'icv')
+        of_freesurfer = freesurfer_regions([*named, *totals, *head_sizes])
+    return of_muse, [column for column in of_freesurfer if column in named]
+
+
+def _without(columns: Iterable[str], others: Collection[str]) -> list[str]:
+    """Return the columns that are not among others, in their order."""
+    return [column for column in columns if column not in others]
+
+
+def _doubts_about(volumes: Table, likely: list[str], measures: dict[str, str]) -> Doubts:
+    """Examine the names and values of columns that may be regions."""
+    doubts = doubtful_columns(pd.DataFrame({name: volumes.values(name) for name in likely}))
+    return doubts._replace(strangers=measures | doubts.strangers)
 
 
 def with_unit(wanted: FeatureList, volumes: Table) -> FeatureList:
@@ -525,6 +551,8 @@ def describe_sides(
         The choice of the user, or the default.
     """
     structures = put_sides_together(regions)
+    if any(len(region.indices) > 1 for region in regions.features):
+        return ['Sides: together, since the list of regions sums them'], []
     if chosen == APART:
         return ['Sides: apart, as given (--sides apart); patterns are sets of single regions'], []
     if sides == APART:
