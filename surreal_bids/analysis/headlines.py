@@ -21,7 +21,7 @@ change, at most so many, and none with less than the last share."""
 WIDESPREAD_SHARE = 0.45
 """Share of all change below which these parts do not characterise a pattern."""
 
-ONE_SIDED_SHARE = 2 / 3
+ONE_SIDED_SHARE = 0.7
 """Share of the regions of a pattern on one side from which the headline names the side."""
 
 MIRRORED = 0.7

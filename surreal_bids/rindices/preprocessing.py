@@ -144,8 +144,12 @@ class Preprocessing:
 
     @property
     def of_regions(self) -> Preprocessing:
-        """The steps for single regions."""
-        return self if self.regions is None else self.regions
+        """The steps for single regions; models of folds have none if they see structures."""
+        if self.paired is None:
+            return self
+        if self.regions is None:
+            raise ValueError('these steps were not fitted to single regions')
+        return self.regions
 
     def inputs(self, features: pd.DataFrame, people: pd.DataFrame) -> Inputs:
         """Combine sides, take apart what is known of participants, and handle ICV as asked."""

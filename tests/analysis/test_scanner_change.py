@@ -47,7 +47,7 @@ def make_visits(seed=0, people=(60, 16), later_only=False, moved=2, noise=1.0):
 def read(table, tmp_path, **options):
     path = tmp_path / 'visits.tsv'
     table.to_csv(path, sep='\t', index=False)
-    return read_cohort(path, options=CohortOptions(**options))
+    return read_cohort(path, options=CohortOptions(**{'sides': 'apart'} | options))
 
 
 def of_first_visits(cohort) -> Preprocessing:

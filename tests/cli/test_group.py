@@ -94,7 +94,7 @@ TABLES = {
     'phenotype/rindices.tsv': (None, 71),
     'phenotype/roi_volumes.tsv': (33, 71),
     'phenotype/harmonized_volumes.tsv': (33, 69),
-    'group_statistics.tsv': (9, None),
+    'group_statistics.tsv': (10, None),
     'group_patterns.tsv': (8, None),
     'phenotype/contributions.tsv': (35, None),
     'phenotype/deviations.tsv': (34, 69),

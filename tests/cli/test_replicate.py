@@ -59,7 +59,7 @@ def replicate(home, cohort, out, *more):
 def two_patterns(monkeypatch):
     """A second cohort in which two patterns are stable, whatever few draws say."""
     number = Number(2, (Stability(1, 0.9), Stability(2, 0.9, (0.3,))))
-    monkeypatch.setattr('surreal_bids.analysis.replication.choose_number', lambda *_: number)
+    monkeypatch.setattr('surreal_bids.analysis.replication.choose_number', lambda *_, **__: number)
 
 
 @pytest.mark.usefixtures('two_patterns')
@@ -107,7 +107,7 @@ def test_participants_without_patients_are_refused(home, tmp_path, capsys):
 
 def test_a_second_cohort_without_disease_says_so(home, tmp_path, monkeypatch):
     number = Number(0, (Stability(1, 0.4, (0.5,)), Stability(2, 0.2)))
-    monkeypatch.setattr('surreal_bids.analysis.replication.choose_number', lambda *_: number)
+    monkeypatch.setattr('surreal_bids.analysis.replication.choose_number', lambda *_, **__: number)
     assert replicate(home, 'second', tmp_path / 'out') == 0
     table = pd.read_csv(tmp_path / 'out' / 'replication.tsv', sep='\t')
     assert set(table['verdict'].dropna()) == {'not assessed'}

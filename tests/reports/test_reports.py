@@ -210,7 +210,7 @@ def test_a_participant_reads_the_words_of_the_card(tmp_path):
     path = participant.output_path(tmp_path, 'patterns')
     path.parent.mkdir(parents=True, exist_ok=True)
     studies.make_found('full', None).patterns.to_csv(path, sep='\t', na_rep='n/a', index=False)
-    assert meanings_of(studies.CARD, tmp_path)['r2'] == 'Smaller: precuneus -8%'
+    assert meanings_of(studies.CARD, tmp_path)['r2'] == 'Parietal. Smaller: precuneus -8%'
     imported = studies.CARD | {'Imported': {'Patterns': {'r1': 'here'}}}
     assert meanings_of(imported, tmp_path) == {'r1': 'here'}
 
