@@ -49,7 +49,12 @@ _FIRST_PART = re.compile(
 _LAST_PART = re.compile(r'(?<=[a-z0-9])(?P<side>Left|Right|LH|RH|L|R)(?![A-Za-z0-9])')
 """A side at the end of a word: `hippocampusL`."""
 
-_NETWORK_PARCEL = re.compile(r'\d+networks_[lr]h_', re.IGNORECASE)
+_NETWORK_PARCEL = re.compile(
+    r'\d+networks_[lr]h_|'
+    r'(^|[^a-z])[lr]h_(vis|sommot|dorsattn|salventattn|limbic|cont|default|temppar)[a-c]?'
+    r'(cent|peri)?_(\w+_)?\d+',
+    re.IGNORECASE,
+)
 """Parcels of functional networks (Schaefer et al., 2018): left and right ones with the same number
 are not the same structure."""
 
@@ -174,14 +179,20 @@ def find_pairs(columns: Iterable[str]) -> list[Pair]:
 
 
 def _is_in_alphabet(parts: NameWithSide, names: Container[str]) -> bool:
-    """Check whether the letter of a side is one of a series, as in `region_k`, `region_l`, ..."""
+    """Check whether the letter of a side is one of a series, as in `region_k`, `region_l`, ...
+
+    One more letter may stand for the mean (`M_cuneus`) or the total (`T_cuneus`) of both sides.
+    """
     before, after = parts.key
-    return any(f'{before}{letter}{after}' in names for letter in _NO_SIDES)
+    others = [letter for letter in _NO_SIDES if f'{before}{letter}{after}' in names]
+    return len(others) > 1
 
 
 def _find_muse_pairs(regions: FeatureList) -> list[Pair]:
     """Find the two sides of MUSE regions by their numbers, however the columns are called."""
-    column_of = {feature.indices[0]: feature.name for feature in regions.features}
+    column_of = {
+        feature.indices[0]: feature.name for feature in regions.features if feature.indices
+    }
     hemisphere = dict(zip(muse_table()['index'], muse_table()['hemisphere']))
     names, mates = region_names(), region_mates()
     pairs = []
@@ -215,7 +226,9 @@ def put_sides_together(regions: FeatureList) -> FeatureList:
     if any(len(feature.indices) > 1 for feature in regions.features):
         # They are sums already, as in published models.
         return regions
-    pairs = _find_muse_pairs(regions) if regions.atlas else find_pairs(regions.names)
+    # Regions with MUSE numbers are paired by these; other columns may stand beside them.
+    named = [region.name for region in regions.features if not region.indices]
+    pairs = [*_find_muse_pairs(regions), *find_pairs(named)]
     pair_of = {pair.left: pair for pair in pairs} | {pair.right: pair for pair in pairs}
     structures: dict[str, Feature] = {}
     for region in regions.features:
@@ -224,6 +237,11 @@ def put_sides_together(regions: FeatureList) -> FeatureList:
             structure = region._replace(columns=(region.name,))
         else:
             structure = _unite(pair, regions)
+        if structure.name in structures and structures[structure.name] != structure:
+            # Two pairs may be called the same without their sides.
+            structure = structure._replace(
+                name=f'{structure.name} ({" + ".join(structure.columns)})'
+            )
         # The second region of a pair finds the structure there already.
         structures.setdefault(structure.name, structure)
     return FeatureList('structures', tuple(structures.values()), regions.unit)

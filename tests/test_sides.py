@@ -61,6 +61,9 @@ def test_sides_are_recognised_in_every_spelling(names):
         ('Leftover', 'Rightover'),
         ('lateral', 'rateral'),
         ('7Networks_LH_Vis_1', '7Networks_RH_Vis_1'),
+        ('LH_Vis_1', 'RH_Vis_1'),
+        ('17networks_lh_default_pfc_2', '17networks_rh_default_pfc_2'),
+        ('lh_DefaultA_PFCm_1_thickness', 'rh_DefaultA_PFCm_1_thickness'),
         ('lh_cuneus_thickness', 'rh_cuneus_volume'),
         ('L_a', 'L_b'),
         ('L1', 'R1'),
@@ -85,6 +88,27 @@ def test_a_structure_may_stand_beside_its_sides():
     regions = column_features(['hippocampus', 'left_hippocampus', 'right_hippocampus'])
     names = put_sides_together(regions).names
     assert names == ['hippocampus', 'hippocampus (both sides)']
+
+
+def test_two_pairs_with_one_name_are_two_structures():
+    names = ['left.insulax', 'right.insulax', 'insulax_left', 'insulax_right']
+    structures = put_sides_together(column_features(names)).features
+    assert [structure.columns for structure in structures] == [tuple(names[:2]), tuple(names[2:])]
+    assert len({structure.name for structure in structures}) == 2
+
+
+def test_means_and_totals_beside_both_sides_leave_the_pair():
+    names = ['L_cuneusx', 'R_cuneusx', 'M_cuneusx']
+    assert find_pairs(names) == [Pair('cuneusx', 'L_cuneusx', 'R_cuneusx')]
+
+
+def test_columns_beside_muse_regions_leave_their_pairs():
+    columns = [*(f'MUSE_{index}' for index in muse_indices()), 'extra_L', 'extra_R', 'other']
+    regions = column_features([f'MUSE_{index}' for index in muse_indices()]).features
+    regions += column_features(columns[-3:]).features
+    structures = put_sides_together(FeatureList('columns', regions, 'mm3'))
+    assert len(structures) == 72 + 2
+    assert ('extra_L', 'extra_R') in [structure.columns for structure in structures.features]
 
 
 def test_muse_pairs_are_those_of_the_authors_models():
@@ -149,7 +173,7 @@ def test_regions_without_a_partner_are_listed():
 def test_a_table_with_one_side_only_says_so():
     regions = column_features(['left_a', 'left_b', 'left_c', 'Brain-Stem'])
     notes, cautions = describe_sides(regions, TOGETHER, TOGETHER)
-    assert notes == ['Sides: all regions with a side are left ones; single regions are used']
+    assert notes == ['Sides: all regions that have a side are left ones; single regions are used']
     assert cautions == []
     assert pair_sides(regions, TOGETHER) is None
 

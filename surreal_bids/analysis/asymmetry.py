@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,6 +24,8 @@ USUAL = 0.95
 LEFT_MORE, RIGHT_MORE, BOTH = 'left', 'right', 'both'
 """Where a pattern is expressed: more on one side than controls differ, or on both sides."""
 
+SHARE_COLUMNS = ('index', 'group', 'beyond', 'n', 'share', 'low', 'high', 'n_controls')
+
 DIFFERENCE, SIDE = '_left_right', '_side'
 """Ends of the names of columns."""
 
@@ -36,15 +40,13 @@ class Asymmetry:
         For each visit and R-index `r1`, ...: `r1_left_right`, the difference in SD of controls, and
         `r1_side`, in words.
     shares : frame
-        For each R-index and group but controls: how many participants have a difference beyond the
-        limit at the first visit (`beyond`, `n`, `share`), with a 95 % interval (`low`, `high`).
-    n_controls
-        Controls from whom the limit was learned.
+        For each R-index (`index`) and group but controls: how many participants have a difference
+        beyond the limit at the first visit (`beyond`, `n`, `share`), with a 95 % interval (`low`,
+        `high`), and the number of controls from whom the limit was learned (`n_controls`).
     """
 
     table: pd.DataFrame
     shares: pd.DataFrame
-    n_controls: int
 
 
 def describe_asymmetry(
@@ -79,28 +81,40 @@ def describe_asymmetry(
     pairs = paired_structures(structures)
     if not pairs or patterns.empty:
         return None
-    left = z_scores[[columns[0] for columns in pairs.values()]].to_numpy(np.float64)
-    right = z_scores[[columns[1] for columns in pairs.values()]].to_numpy(np.float64)
     is_control = (groups == CONTROL) & is_first
-    columns: dict[str, object] = {}
-    rows = []
+    columns: dict[str, pd.Series] = {}
+    rows: list[dict[str, Any]] = []
     for name, of_pattern in patterns.groupby('pattern', sort=False):
         change = pd.Series(of_pattern['change_sd'].to_numpy(), structures.names)
         is_shown = of_pattern['shown'].to_numpy(bool)
-        weights = change.where(is_shown, 0.0)[list(pairs)].to_numpy()
-        if not weights.any():
-            continue
-        difference = pd.Series((left - right) @ weights, z_scores.index)
+        weights = change.where(is_shown, 0.0)[list(pairs)]
+        # A region outside the pattern may be missing without consequence.
+        weights = weights[weights != 0]
+        difference = _weighted_difference(z_scores, weights, pairs)
         usual = difference[is_control].dropna()
         if len(usual) < MIN_CONTROLS:
-            return None
-        # A loss on the left makes both the z-score and the weight negative.
+            continue
         in_sd = (difference - usual.mean()) / usual.std(ddof=1)
         columns[f'{name}{DIFFERENCE}'] = in_sd
         columns[f'{name}{SIDE}'] = _sides(in_sd, len(usual))
         rows += _shares(str(name), in_sd[is_first], groups[is_first], len(usual))
-    table = pd.DataFrame(columns, z_scores.index)
-    return Asymmetry(table, pd.DataFrame(rows), int(is_control.sum())) if columns else None
+    if not columns:
+        return None
+    return Asymmetry(pd.DataFrame(columns), pd.DataFrame(rows, columns=list(SHARE_COLUMNS)))
+
+
+def _weighted_difference(
+    z_scores: pd.DataFrame, weights: pd.Series, pairs: Mapping[str, tuple[str, str]]
+) -> pd.Series:
+    """Return the weighted sum of left minus right z-scores; missing without any weight.
+
+    A loss on the left makes both the z-score and the weight negative, and the difference positive.
+    """
+    if weights.empty:
+        return pd.Series(np.nan, z_scores.index)
+    left = z_scores[[pairs[structure][0] for structure in weights.index]].to_numpy(np.float64)
+    right = z_scores[[pairs[structure][1] for structure in weights.index]].to_numpy(np.float64)
+    return pd.Series((left - right) @ weights.to_numpy(), z_scores.index)
 
 
 def limit_of(n_controls: int) -> float:
@@ -117,7 +131,9 @@ def _sides(in_sd: pd.Series, n_controls: int) -> pd.Series:
     return pd.Series(words, in_sd.index, dtype=object).where(in_sd.notna(), None)
 
 
-def _shares(name: str, in_sd: pd.Series, groups: pd.Series, n_controls: int) -> list[dict]:
+def _shares(
+    name: str, in_sd: pd.Series, groups: pd.Series, n_controls: int
+) -> list[dict[str, Any]]:
     """Return the share of each group beyond the limit; that of controls is known beforehand."""
     rows = []
     limit = limit_of(n_controls)
@@ -135,6 +151,7 @@ def _shares(name: str, in_sd: pd.Series, groups: pd.Series, n_controls: int) -> 
                 'share': beyond / len(of_group),
                 'low': low,
                 'high': high,
+                'n_controls': n_controls,
             }
         )
     return rows
@@ -156,18 +173,22 @@ def share_interval(beyond: int, n: int, n_controls: int) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def in_words(found: Asymmetry) -> str:
-    """Return how many participants have one-sided disease, as sentences."""
-    parts = []
+def in_words(found: Asymmetry) -> list[str]:
+    """Return how many participants differ more between the sides than controls, as sentences."""
+    sentences = []
     for name, rows in found.shares.groupby('index', sort=False):
-        of_groups = [
-            f'{row["share"]:.0%} of {GROUP_NAMES.get(row["group"], row["group"])} '
-            f'({row["low"]:.0%} to {row["high"]:.0%})'
-            for row in rows.to_dict('records')
-        ]
-        parts.append(f'{name}: {", ".join(of_groups)}')
-    return (
-        f'Left and right together. Difference between the sides beyond that of {USUAL:.0%} of '
-        f'{found.n_controls} controls: {"; ".join(parts)}; about {1 - USUAL:.0%} expected. '
-        '--sides apart shows patterns by side.'
-    )
+        of_groups = []
+        for row in rows.to_dict('records'):
+            whose = GROUP_NAMES.get(row['group'], row['group'])
+            of_groups.append(
+                f'{row["beyond"]} of {row["n"]} {whose} ({row["share"]:.0%}; 95% interval '
+                f'{row["low"]:.0%} to {row["high"]:.0%})'
+            )
+        sentences.append(
+            f'In {name}, {", ".join(of_groups)} differ more between left and right than '
+            f'{USUAL:.0%} of {rows["n_controls"].iloc[0]} controls; about {1 - USUAL:.0%} are '
+            'expected.'
+        )
+    if sentences:
+        sentences.append('With --sides apart, patterns are described by side.')
+    return sentences

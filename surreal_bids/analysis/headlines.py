@@ -88,10 +88,11 @@ def _describe_side(shown: pd.DataFrame) -> tuple[str, str] | None:
     """Return the side of most regions, and how many they are; None if both sides are affected."""
     sides = shown['region'].map(lambda region: split_side(str(region))[0])
     counts = sides.value_counts()
-    if counts.empty or counts.iloc[0] < ONE_SIDED_SHARE * counts.sum():
+    # Structures with both sides, and midline ones, are no evidence for a side.
+    if counts.empty or counts.iloc[0] < ONE_SIDED_SHARE * len(shown):
         return None
     word = SIDE_WORDS[str(counts.index[0])]
-    return word, f'{counts.iloc[0]} of {counts.sum()} regions {word}'
+    return word, f'{counts.iloc[0]} of {len(shown)} regions {word}'
 
 
 def warn_of_mirror_images(patterns: pd.DataFrame, regions: FeatureList) -> list[Caution]:

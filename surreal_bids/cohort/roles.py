@@ -564,12 +564,12 @@ def describe_sides(
         what = 'no region has a left and a right part by its name'
         sides_there = set(side_of_region.values())
         if len(sides_there) == 1:
-            what = f'all regions with a side are {SIDE_WORDS[sides_there.pop()]} ones'
+            what = f'all regions that have a side are {SIDE_WORDS[sides_there.pop()]} ones'
         return [f'Sides: {what}; single regions are used'], []
     n_other = len(structures) - n_pairs
     note = (
         f'Sides: together, {counted(n_pairs, "structure")} with both sides and '
-        f'{counted(n_other, "other region")} (--sides apart: one pattern may show one side)'
+        f'{counted(n_other, "other region")} (with --sides apart, patterns are described by side)'
     )
     if not side_of_region:
         return [note], []

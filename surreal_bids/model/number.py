@@ -56,9 +56,9 @@ several. The mean difference between two groups is similar in all subsamples eve
 nothing, so one pattern reaches up to 0.8 by chance; one too many of several reaches 0.73."""
 LEAST_FOR_STRUCTURES = 0.82
 """The same of several patterns where each feature is both sides of a structure. These have less
-noise than single regions, so that one pattern too many is more stable: it reached up to 0.82 in 16
-of 183 simulated cohorts. The limit was chosen in 102 of them (93 numbers are right, one is too
-large); of the other 81, 72 are right and none is too large (63 and nine with 0.75)."""
+noise than single regions, so that one pattern too many is more stable: with 0.75, the number was
+too large in 16 of 165 simulated cohorts (`benchmarks/sides.py`). The limit was chosen in 90 of them
+(85 numbers are right, one is too large); of the other 75, 68 are right and none is too large."""
 LEAST_SPREAD = 0.08
 """A pattern whose severities have a smaller standard deviation than this, of the 0.29 of U[0, 1],
 is not measured at all: a chance difference between the groups in a region or two."""

@@ -167,7 +167,7 @@ def write_group_report(report: GroupReport) -> Path:
         uses=group_uses(found.cohort.uses) if len(found.cohort.uses) else None,
         notes=dict(note.split(': ', 1) for note in found.cohort.notes),
         methods=Methods(group=report.methods).html,
-        sides='' if found.asymmetry is None else in_words(found.asymmetry),
+        sides=[] if found.asymmetry is None else in_words(found.asymmetry),
         patterns=_regions(found.patterns),
     )
     return write_page(path, report.title, content, _subtitle(report), [TABLES])

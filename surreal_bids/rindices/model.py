@@ -492,7 +492,12 @@ class TrainingData:
     @property
     def least_of_several(self) -> float | None:
         """Minimum stability of several patterns; None: that of single regions."""
-        return None if self.preprocessing.paired is None else LEAST_FOR_STRUCTURES
+        if self.preprocessing.options.sides == APART:
+            return None
+        # Structures may also come from a list of features, such as muse72.
+        features = self.preprocessing.structures.features
+        n_united = sum(max(len(each.columns), len(each.indices)) > 1 for each in features)
+        return LEAST_FOR_STRUCTURES if n_united > len(features) / 2 else None
 
     def shuffle(self, rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
         """Draw controls and patients (n_people, n_features) as if nobody were ill, and normalise.

@@ -68,8 +68,11 @@ def test_one_sided_disease_is_seen_on_the_right_side():
     assert set(of_patients['r1_side'][tilt > 0.8]) == {'left'}
     assert set(of_patients['r1_side'][tilt < -0.8]) == {'right'}
     assert found.shares['share'].iloc[0] > 0.3
-    assert 'r1: ' in in_words(found)
-    assert 'about 5% expected' in in_words(found)
+    row = found.shares.iloc[0]
+    first, *_, last = in_words(found)
+    assert first.startswith(f'In r1, {row["beyond"]} of 80 patients (')
+    assert 'than 95% of 60 controls; about 5% are expected.' in first
+    assert '--sides apart' in last
 
 
 def test_a_missing_region_leaves_the_difference_open():
@@ -79,6 +82,27 @@ def test_a_missing_region_leaves_the_difference_open():
     assert np.isnan(table['r1_left_right'].iloc[45])
     assert table['r1_side'].iloc[45] is None
     assert table['r1_side'].drop(index='s45').notna().all()
+
+
+def test_a_region_outside_the_pattern_may_be_missing():
+    z, patterns, groups, is_first, _ = study(40, 10, 0.0, 1)
+    z.iloc[:, -1] = np.nan
+    found = describe_asymmetry(z, patterns, TOGETHER, groups, is_first)
+    assert found.table['r1_left_right'].notna().all()
+
+
+def test_controls_that_are_compared_are_counted():
+    z, patterns, groups, is_first, _ = study(40, 10, 0.0, 1)
+    z.iloc[:6] = np.nan
+    shares = describe_asymmetry(z, patterns, TOGETHER, groups, is_first).shares
+    assert shares['n_controls'].tolist() == [34]
+
+
+def test_controls_alone_have_differences_and_no_shares():
+    z, patterns, groups, is_first, _ = study(40, 0, 0.0, 1)
+    found = describe_asymmetry(z, patterns, TOGETHER, groups, is_first)
+    assert found.table['r1_side'].notna().all()
+    assert in_words(found) == []
 
 
 def test_few_controls_have_no_limit():

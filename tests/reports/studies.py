@@ -120,10 +120,9 @@ ONE_SIDED = Asymmetry(
     pd.DataFrame(
         {
             'index': ['r1', 'r2'], 'group': 'PT', 'beyond': [9, 1], 'n': 20, 'share': [0.45, 0.05],
-            'low': [0.25, 0.01], 'high': [0.66, 0.24],
+            'low': [0.25, 0.01], 'high': [0.66, 0.24], 'n_controls': N_CN,
         }
     ),
-    N_CN,
 )  # fmt: skip
 
 

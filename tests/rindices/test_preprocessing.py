@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,8 @@ import statsmodels.api as sm
 from surreal_bids.cohort.roles import column_features
 from surreal_bids.exceptions import DataError
 from surreal_bids.harmonization.options import PreprocessingOptions
+from surreal_bids.model.number import LEAST_FOR_STRUCTURES
+from surreal_bids.rindices.model import TrainingData
 from surreal_bids.rindices.preprocessing import Preprocessing, fit_preprocessing, fit_to_regions
 from tests.cohort.study import REGIONS, Study, make_study
 
@@ -26,8 +29,8 @@ OPTIONS = {
 }
 
 
-def fit(study: Study, options: PreprocessingOptions):
-    wanted = column_features(REGIONS)
+def fit(study: Study, options: PreprocessingOptions, columns=REGIONS):
+    wanted = column_features(columns)
     return fit_preprocessing(wanted, options, study.features, study.people, ~study.is_patient)
 
 
@@ -251,3 +254,20 @@ def test_single_regions_have_steps_of_their_own(options):
     assert fit_to_regions(apart, *arguments) is apart
     means = with_regions.requirements.mean_volumes
     assert means.index.tolist() == list(study.features)
+
+
+@pytest.mark.parametrize(
+    ('names', 'sides', 'limit'),
+    [
+        (['left', 'right'], 'together', LEAST_FOR_STRUCTURES),
+        (['left', 'right'], 'apart', None),
+        (['part', 'piece'], 'together', None),
+    ],
+)
+def test_several_patterns_of_structures_have_a_limit_of_their_own(names, sides, limit):
+    study = make_study()
+    columns = [f'{side}_{number}x' for number in range(16) for side in names]
+    study = replace(study, features=study.features.set_axis(columns, axis=1))
+    steps, _ = fit(study, replace(NOTHING, sides=sides), columns)
+    training = SimpleNamespace(preprocessing=steps)
+    assert TrainingData.least_of_several.fget(training) == limit
