@@ -492,7 +492,7 @@ class SurrealGAN(TransformerMixin, BaseEstimator):
     ) -> Floats | tuple[Floats, Floats]:
         """Compute R-indices of patients or controls: the mean over the members of the consensus.
 
-        0 corresponds to no expression of a pattern, 1 to the most affected patients of the
+        0 corresponds to no expression of a pattern, 0.5 to the mean patient of the
         training sample. Values below 0 or above 1 are not cut off.
 
         Parameters

@@ -606,7 +606,7 @@ def _index(one: Individual, name: str, meanings: Mapping[str, str]) -> dict[str,
     interval, centile = _why_no_interval(one, name), f'no centile: {_why_no_centile(one)}'
     low, high = row.get(f'{name}_low'), row.get(f'{name}_high')
     if pd.notna(low) and pd.notna(high):
-        interval = f'{_share(one)} interval {low:.2f} to {high:.2f}'
+        interval = f'{_share(one)} interval of the severity {low:.2f} to {high:.2f}'
     if pd.notna(row.get(f'{name}_centile')):
         centile = describe_centile(row.to_dict(), name)
     return {
