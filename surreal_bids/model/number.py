@@ -452,6 +452,11 @@ def _explain_chosen(own: Stability | None, number: Number, n_patients: int) -> l
     if own is not None:
         used, count = own.n_patterns, counted(own.n_patterns, 'pattern')
         verdict = f'{count} chosen, the largest number that is supported: {_evidence(own)}.'
+        if used > 1:
+            verdict = (
+                f'{verdict} The permutations test whether there is any pattern; that there are '
+                f'{used} rests on their stability.'
+            )
         shown = f'{count} can be'
     larger = [each for each in tried if each.n_patterns > used]
     others = larger or [each for each in tried if each is not own]
@@ -481,9 +486,14 @@ def _evidence(found: Stability) -> str:
     text = f'stability {found.value:.{decimals}f} in random subsamples (at least {needed:g} needed)'
     if found.p_value is None:
         return text
+    n_permutations = len(found.null)
+    p = f'p = {found.p_value:.2g}'
+    if not found.reached:
+        # The data may be far more unusual than so few permutations can show.
+        p = f'p <= {found.p_value:.2g}, the smallest possible with {n_permutations} permutations'
     return (
-        f'{text}; permuted data reached it in {found.reached or "none"} of {len(found.null)} runs '
-        f'(highest {highest:.{decimals}f}; p = {found.p_value:.2g})'
+        f'{text}; permuted data reached it in {found.reached or "none"} of {n_permutations} runs '
+        f'(highest {highest:.{decimals}f}; {p})'
     )
 
 

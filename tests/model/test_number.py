@@ -176,7 +176,8 @@ def test_the_choice_is_explained():
     assert explained.sentences == (
         '2 patterns chosen, the largest number that is supported: stability 0.85 in random '
         'subsamples (at least 0.75 needed); permuted data reached it in none of 39 runs (highest '
-        '0.31; p = 0.025).',
+        '0.31; p <= 0.025, the smallest possible with 39 permutations). The permutations test '
+        'whether there is any pattern; that there are 2 rests on their stability.',
         'Of larger numbers, 3 comes closest: not reproducible, stability 0.48 in random subsamples '
         '(at least 0.75 needed). To see 3 patterns, give --n-patterns 3.',
         '2 patterns can be reproduced in a training sample with 92 patients; a larger sample may '
