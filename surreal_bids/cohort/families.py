@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -83,7 +83,8 @@ WORDS_OF_ANATOMY = frozenset(
      'stg', 'mtg', 'itg', 'spl', 'ipl', 'scp', 'bst', 'oc', 'cc', 'vermis', 'ver', 'vdc', 'gp',
      'gpe', 'gpi', 'stn', 'sn', 'snc', 'rn', 'lgn', 'mgn', 'nac', 'amy', 'tha', 'put', 'cau', 'pal',
      'acb', 'vta', 'ins', 'aaa', 'hata', 'ca', 'dg', 'pons', 'pole', 'uncus', 'rectus', 'vent',
-     'fissure', 'hyp', 'cblm', 'stem', 'genu', 'raphe', 'limbic'}
+     'fissure', 'hyp', 'cblm', 'stem', 'genu', 'raphe', 'limbic', 'smg', 'tpj', 'ips', 'vpl', 'pag',
+     'drn', 'pcun', 'olive'}
 )  # fmt: skip
 """Short words in names of regions, in lower case."""
 
@@ -94,7 +95,11 @@ PART_OF_ANATOMY = re.compile(
     'fimbria|fornix|molecularlayer|gcmldg|dentate|callos|capsul|brainstem|medulla|midbrain|'
     'cephal|diencephalon|ventraldc|nucle|nigra|septum|septal|mammill|habenul|genicul|pulvinar|'
     'claustr|cbe|cbr|fobbr|forebrain|splenium|pontin|chiasm|peduncle|fascic|radiata|whitematter|gr[ae]ymatter|precentral|'
-    'postcentral|paracentral|triangularis|supramarg|angular|olfact|hypothal|tract'
+    'postcentral|paracentral|triangularis|supramarg|angular|olfact|hypothal|tract|'
+    'intermedia|coerul|c[ae]?eruleus|tegment|collicul|periaqu|peduncul|olivar|reticular|parabrach|'
+    'trigemin|hypogloss|solitari|incerta|innominat|lenticul|meynert|reuniens|preoptic|supraoptic|'
+    'paraventric|arcuat|infundib|tuberal|fornic|pituitar|hypophys|pineal|retrosplen|operc|fusg|'
+    'precg|postcg'
 )
 """Parts of names of regions, as `letters_of` writes them."""
 
@@ -106,6 +111,13 @@ NO_THICKNESS = re.compile(
     'vol|surf|mm3|cm3|amygd|(?<!para)hipp|thal|caudat|putam|pallid|accumb|brainstem|subicul|nucle|cerebel'
 )
 """Parts of names that cortical thickness does not have, as `letters_of` writes them."""
+
+ALSO_NO_ANATOMY = frozenset({'ver', 'sn', 'cc', 'ca', 'put'})
+"""Short words of anatomy that also have another meaning, such as version or serial number: they do
+not make a region of `IQ_ver`."""
+
+_MASS_INTERMEDIA = re.compile(r'mass[\W_]*(?=intermedia)', re.IGNORECASE)
+"""The only region with a word of measures that is longer than `SHORT`."""
 
 _PRIMARY_AREA = re.compile(r'[vmsa]\d')
 """Cortical areas such as V1 and M1."""
@@ -175,16 +187,17 @@ def measures_by_name(names: Sequence[str]) -> dict[str, str]:
     """Find columns that are named like measures.
 
     Words that most columns share do not count, nor do short ones if the other side has a column,
-    too: SNR is a measure of images, and a part of the substantia nigra.
+    too, or the name has a word of anatomy: SNR is a measure of images, and a part of the substantia
+    nigra; `Area Id1 (Insula)` is no identifier.
     """
-    words = {name: set(words_of(name)) for name in names}
+    words = {name: set(words_of(_MASS_INTERMEDIA.sub('', name))) for name in names}
     counts = Counter(word for words_of_one in words.values() for word in words_of_one)
     common = {word for word, count in counts.items() if count > len(names) / 2}
     paired = with_other_side(names)
     measures = {}
     for name in names:
         of_measures = (words[name] & WORDS_OF_MEASURES) - common
-        if name in paired:
+        if name in paired or is_clearly_anatomical(name):
             of_measures = {word for word in of_measures if len(word) > SHORT}
         if of_measures or START_OF_MEASURE.match(letters_of(name)):
             measures[name] = 'named like a measure'
@@ -196,12 +209,17 @@ def words_of(name: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(name)]
 
 
-def is_anatomical(name: str) -> bool:
+def is_anatomical(name: str, words_of_anatomy: Set[str] = WORDS_OF_ANATOMY) -> bool:
     """Check whether a name has a word of anatomy."""
     letters = letters_of(name)
     words = {*words_of(name), letters}
-    has_word = not WORDS_OF_ANATOMY.isdisjoint(words) or _PRIMARY_AREA.fullmatch(letters)
+    has_word = not words_of_anatomy.isdisjoint(words) or _PRIMARY_AREA.fullmatch(letters)
     return bool(has_word) or PART_OF_ANATOMY.search(letters) is not None
+
+
+def is_clearly_anatomical(name: str) -> bool:
+    """Check whether a name has a word of anatomy that has no other meaning."""
+    return is_anatomical(name, WORDS_OF_ANATOMY - ALSO_NO_ANATOMY)
 
 
 def names_of_other_side(name: str) -> Iterator[str]:

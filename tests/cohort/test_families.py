@@ -5,7 +5,12 @@ import pandas as pd
 import pytest
 
 from surreal_bids.cohort.cohort import read_cohort
-from surreal_bids.cohort.families import are_thicknesses, sums_of_others
+from surreal_bids.cohort.families import (
+    are_thicknesses,
+    is_anatomical,
+    measures_by_name,
+    sums_of_others,
+)
 from surreal_bids.cohort.roles import describe_uses
 from surreal_bids.config import CohortOptions
 from tests.shared_data import shared_data
@@ -117,6 +122,47 @@ ATLASES = {
 def test_regions_of_other_atlases_are_used_without_a_warning(tmp_path, name):
     cohort = read(tmp_path, table(ATLASES[name]))
     assert cohort.wanted.names == list(ATLASES[name])
+    assert warnings_of(cohort) == []
+
+
+@pytest.mark.parametrize(
+    'name',
+    [
+        'Area Id1 (Insula)', 'Area Id10 (Insula)', 'GapMap Frontal-to-Occipital (GapMap)',
+        'INS_dId', 'Mass_intermedia', 'mass-intermedia volume', 'Nucleus_SNr',
+    ],
+)  # fmt: skip
+def test_short_words_in_names_of_regions_make_no_measures(name):
+    assert measures_by_name([*both_sides(CORTEX), name]) == {}
+
+
+@pytest.mark.parametrize(
+    'name', ['ID_SN', 'IQ_ver', 'body_mass', 'QC_rating', 'hippocampus_suvr', 'tau', 'FD']
+)
+def test_measures_with_few_letters_of_anatomy_remain_measures(name):
+    assert list(measures_by_name([*both_sides(CORTEX), name])) == [name]
+
+
+@pytest.mark.parametrize(
+    'name',
+    [
+        'Locus_coeruleus', 'locus ceruleus', 'Massa intermedia', 'VTA', 'Raphe_D', 'Zona incerta',
+        'superior colliculus', 'PAG', 'Pedunculotegmental', 'Inferior_olive', 'Arcuate',
+        'Preoptic area', 'paraventricular', 'tuberal region', 'Basal nucleus of Meynert',
+        'Frontal_Inf_Oper', 'Area OP1 (POperc)', 'Area FG1 (FusG)', 'Area 4a (PreCG)',
+        'Area hIP1 (IPS)', 'Reuniens', 'Red_Nucleus',
+    ],
+)  # fmt: skip
+def test_words_of_anatomy_of_common_atlases(name):
+    assert is_anatomical(name)
+
+
+def test_areas_of_the_insula_are_used(tmp_path):
+    """In the Julich atlas of one hemisphere, with the areas that are called Id."""
+    areas = ('Area Id1 (Insula)', 'Area Id2 (Insula)', 'Area Ig1 (Insula)', 'Area OP1 (POperc)')
+    names = [*areas, 'Area Fo1 (OFC)', 'Area 44 (IFG)', 'CA1 (Hippocampus)', 'Mass_intermedia']
+    cohort = read(tmp_path, table(names))
+    assert cohort.wanted.names == names
     assert warnings_of(cohort) == []
 
 
