@@ -68,10 +68,13 @@ PADDED = re.compile(r'0\d+')
 _WORD = re.compile(r'[^\W\d_]')
 _PLAIN = re.compile('[-+.eE0-9]*')
 _COMMA = re.compile(r'[+-]?\d+(,\d+)?([eE][+-]?\d+)?')
-_THOUSANDS = re.compile(r'\d{1,3}(,\d{3})+')
-_GROUPED = re.compile(r'[+-]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?')
-_CLEARLY_GROUPED = re.compile(r'[+-]?\d{1,3}(,\d{3})+(\.\d+|,\d{3})')
-_GROUPED_BY_POINTS = re.compile(r'[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?')
+_POINT = re.compile(r'[+-]?(\d+\.\d*|\.\d+)([eE][+-]?\d+)?')
+_THOUSANDS = re.compile(r'[+-]?[1-9]\d{0,2}(,\d{3})+')  # 0,512 has a decimal comma.
+_GROUPED = re.compile(r'[+-]?([1-9]\d{0,2}(,\d{3})+|\d+)(\.\d+)?')
+_CLEARLY_GROUPED = re.compile(r'[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+|,\d{3})')
+_GROUPED_BY_POINTS = re.compile(r'[+-]?([1-9]\d{0,2}(\.\d{3})+|\d+)(,\d+)?')
+_CLEARLY_GROUPED_BY_POINTS = re.compile(r'[+-]?[1-9]\d{0,2}(\.\d{3})+(,\d+|\.\d{3})')
+_NUMBERS = (_COMMA, _POINT, _GROUPED, _GROUPED_BY_POINTS)
 _PAIR_OF_DIGITS = re.compile(r'\d,\d')  # Such as the alleles of APOE.
 _WHOLE_NUMBER = re.compile(r'^([+-]?\d+)\.0+$')
 _LABEL = rf'[^/\\\x00-\x1f\x7f]{{1,{MAX_LABEL}}}'
@@ -337,7 +340,7 @@ def _with_points(
     """Write decimal points in place of decimal commas, and remove thousands separators.
 
     `1,234.5` and `1.234,5` are clear; `1,234` may be either, and is refused where others have no
-    comma or commas separate cells.
+    comma or commas separate cells. A column with decimal points and decimal commas is refused.
     """
     numbers = [cell for cell in cells if cell]
     with_comma = [cell for cell in numbers if ',' in cell]
@@ -347,6 +350,7 @@ def _with_points(
         return _replace_in(cells, {',': ''})
     if _are_grouped_by_points(numbers):
         return _replace_in(cells, {'.': '', ',': '.'})
+    _refuse_mixed(path, name, numbers)
     if not all(map(_COMMA.fullmatch, numbers)):
         return cells
     is_doubtful = separator == ',' or len(with_comma) < len(numbers)
@@ -366,8 +370,32 @@ def _are_grouped_by_commas(numbers: Sequence[str]) -> bool:
 
 
 def _are_grouped_by_points(numbers: Sequence[str]) -> bool:
-    """Check whether points separate thousands, before decimal commas."""
-    return all(map(_GROUPED_BY_POINTS.fullmatch, numbers)) and any('.' in n for n in numbers)
+    """Check whether points separate thousands in all numbers, which at least one proves.
+
+    Without such proof, `2.345` beside `2,9` may be 2.345 or 2345.
+    """
+    is_grouped = all(map(_GROUPED_BY_POINTS.fullmatch, numbers))
+    return is_grouped and any(map(_CLEARLY_GROUPED_BY_POINTS.fullmatch, numbers))
+
+
+def _refuse_mixed(path: Path, name: str, cells: Sequence[str]) -> None:
+    """Refuse a column of numbers in which some have a point and others a comma."""
+    with_point = [cell for cell in cells if '.' in cell]
+    with_comma = [cell for cell in cells if ',' in cell]
+    if not with_point or not with_comma or not all(map(_is_number, cells)):
+        return
+    # Cells with one of the signs show the contradiction better than those with both.
+    example = min(with_point, key=lambda cell: ',' in cell)
+    counterexample = min(reversed(with_comma), key=lambda cell: '.' in cell)
+    raise DataError(
+        f'{path}: column {name} has {example} and {counterexample}, and the sign for decimals is '
+        'not clear; use decimal points everywhere, and no thousands separators'
+    )
+
+
+def _is_number(cell: str) -> bool:
+    """Check whether a cell is a number in any of the usual ways to write it."""
+    return any(pattern.fullmatch(cell) for pattern in _NUMBERS)
 
 
 def _replace_in(cells: Sequence[str | None], replaced: Mapping[str, str]) -> list[str | None]:

@@ -35,6 +35,9 @@ def write(folder, text, name='t.tsv'):
         ('a;b\n1.234,5;1\n987,2;2\n', ['1234.5', '1']),
         ('a;b\n1,234.5;1\n', ['1234.5', '1']),
         ('a,b\n"3,4",x\n', ['3,4', 'x']),
+        ('a;b\n1.234.567;1\n2,5;2\n', ['1234567', '1']),
+        ('a;b\n0,512;x\n1;x\n', ['0.512', 'x']),
+        ('a;b\n12.03.2010;x\n1,5;x\n', ['12.03.2010', 'x']),
     ],
 )
 def test_formats_of_spreadsheets_and_statistics(tmp_path, text, cells):
@@ -65,6 +68,12 @@ def test_columns_that_count_rows_are_ignored(tmp_path):
         ('My study\na,b\n1,2\n', '"My study", like a title'),
         ('id   age  volume\n1    70   3000\n', 'separated by blanks'),
         ('a;b\n1,234;x\n987;y\n', 'column a has 1,234; use decimal points'),
+        ('a;b\n-1,234;x\n987;y\n', 'column a has -1,234; use decimal points'),
+        ('a;b\n2.345;1\n2,512;1\n2.101;1\n2,9;1\n', 'column a has 2.345 and 2,9, and the sign'),
+        ('a\tb\n0.512\t1\n0,498\t1\n0.611\t1\n', 'column a has 0.512 and 0,498, and the sign'),
+        ('a,b\n"2,345",x\n2.5,x\n', 'column a has 2.5 and 2,345, and the sign'),
+        ('a,b\n"1,234.5",x\n"0,498",x\n', 'column a has 1,234.5 and 0,498, and the sign'),
+        ('a;b\n1.234,5;1\n2.5;2\n', 'has 2.5 and 1.234,5, and the sign'),
         ('person,a\n1,2\n', 'no column participant_id; name the column of ids with --id-column'),
         ('participant_id,a\n', 'the table has no rows'),
         ('participant_id,a\nsub-1,2\n1,3\n', 'more than one row for sub-1'),

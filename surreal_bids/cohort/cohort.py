@@ -41,6 +41,7 @@ from surreal_bids.cohort.roles import (
     describe_corrections,
     describe_sides,
     find_groups,
+    known_head_size,
     listed_features,
     read_features,
     read_person_columns,
@@ -675,6 +676,8 @@ class _Reader:
         values = pd.DataFrame(index=rows)
         with self.collecting():
             self.features = self.find_features(table)
+            if self.model is None and self.is_measured:
+                self.features = with_unit(self.features, table, self.head_size(known))
             if self.is_measured:
                 values = read_features(table, self.features.wanted)
         wanted = self.features.wanted
@@ -707,7 +710,7 @@ class _Reader:
             return self.features
         options = self.options
         if options.features is not None:
-            return Features(with_unit(listed_features(options.features), table))
+            return Features(listed_features(options.features))
         people = () if self.alone else self.people.columns
         named = (*options.covariates, options.icv_column, options.site_column)
         used = {*people, *filter(None, named), self.groups.column}
@@ -724,6 +727,14 @@ class _Reader:
                 f'{MIN_FEATURES} are needed; not used: {unused or "none"}'
             )
         return chosen
+
+    def head_size(self, known: Table) -> pd.Series | None:
+        """Return the head size at the first visit of each participant; None if it is not known."""
+        size = known_head_size(known, self.options.icv_column)
+        if size is None:
+            return None
+        participants = pd.Series([self.visits[name][0] for name in size.index], size.index)
+        return size[~participants.duplicated()]
 
     def exchanged(self) -> DataError | None:
         """Say that the tables seem to be exchanged, if only that of participants has volumes."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -83,7 +83,8 @@ WORDS_OF_ANATOMY = frozenset(
      'stg', 'mtg', 'itg', 'spl', 'ipl', 'scp', 'bst', 'oc', 'cc', 'vermis', 'ver', 'vdc', 'gp',
      'gpe', 'gpi', 'stn', 'sn', 'snc', 'rn', 'lgn', 'mgn', 'nac', 'amy', 'tha', 'put', 'cau', 'pal',
      'acb', 'vta', 'ins', 'aaa', 'hata', 'ca', 'dg', 'pons', 'pole', 'uncus', 'rectus', 'vent',
-     'fissure', 'hyp', 'cblm', 'stem', 'genu', 'raphe', 'limbic'}
+     'fissure', 'hyp', 'cblm', 'stem', 'genu', 'raphe', 'limbic', 'smg', 'tpj', 'ips', 'vpl', 'pag',
+     'drn', 'pcun', 'olive'}
 )  # fmt: skip
 """Short words in names of regions, in lower case."""
 
@@ -94,7 +95,11 @@ PART_OF_ANATOMY = re.compile(
     'fimbria|fornix|molecularlayer|gcmldg|dentate|callos|capsul|brainstem|medulla|midbrain|'
     'cephal|diencephalon|ventraldc|nucle|nigra|septum|septal|mammill|habenul|genicul|pulvinar|'
     'claustr|cbe|cbr|fobbr|forebrain|splenium|pontin|chiasm|peduncle|fascic|radiata|whitematter|gr[ae]ymatter|precentral|'
-    'postcentral|paracentral|triangularis|supramarg|angular|olfact|hypothal|tract'
+    'postcentral|paracentral|triangularis|supramarg|angular|olfact|hypothal|tract|'
+    'intermedia|coerul|c[ae]?eruleus|tegment|collicul|periaqu|peduncul|olivar|reticular|parabrach|'
+    'trigemin|hypogloss|solitari|incerta|innominat|lenticul|meynert|reuniens|preoptic|supraoptic|'
+    'paraventric|arcuat|infundib|tuberal|fornic|pituitar|hypophys|pineal|retrosplen|operc|fusg|'
+    'precg|postcg'
 )
 """Parts of names of regions, as `letters_of` writes them."""
 
@@ -102,10 +107,25 @@ THICKNESS, THICKNESS_CV = (1.0, 6.0), 0.11
 """Range of the median cortical thickness of a region in mm, and the variation between participants
 below which regions are thick, not large: 5 to 8 % for thickness and 12 to 20 % for volumes."""
 
+MOST_RELATED_THICKNESS, BEYOND_CHANCE = 0.25, 1.645
+"""Rank correlation with head size that cortical thickness may have, and standard errors beyond it:
+in two real samples (1243 participants), mean thickness had 0.13 and 0.20, 0.24 among controls, and
+volumes of cortex had 0.6 to 0.9 at all sites with more than 50 participants."""
+
+MIN_TO_RELATE = 10
+"""Minimum number of participants to relate thickness and head size."""
+
 NO_THICKNESS = re.compile(
     'vol|surf|mm3|cm3|amygd|(?<!para)hipp|thal|caudat|putam|pallid|accumb|brainstem|subicul|nucle|cerebel'
 )
 """Parts of names that cortical thickness does not have, as `letters_of` writes them."""
+
+ALSO_NO_ANATOMY = frozenset({'ver', 'sn', 'cc', 'ca', 'put'})
+"""Short words of anatomy that also have another meaning, such as version or serial number: they do
+not make a region of `IQ_ver`."""
+
+_MASS_INTERMEDIA = re.compile(r'mass[\W_]*(?=intermedia)', re.IGNORECASE)
+"""The only region with a word of measures that is longer than `SHORT`."""
 
 _PRIMARY_AREA = re.compile(r'[vmsa]\d')
 """Cortical areas such as V1 and M1."""
@@ -162,29 +182,60 @@ def doubtful_columns(values: pd.DataFrame) -> Doubts:
     return Doubts(strangers, sums, guesses)
 
 
-def are_thicknesses(values: pd.DataFrame) -> bool:
-    """Check whether columns are cortical thickness in mm, by their names and values."""
+def are_thicknesses(values: pd.DataFrame, head_size: pd.Series | None = None) -> bool:
+    """Check whether columns are cortical thickness in mm, by their names and values.
+
+    Parameters
+    ----------
+    values : frame of shape (n_visits, n_columns)
+        Numbers of the columns, NaN where missing.
+    head_size : Series, or None
+        Head size of one visit of each participant; None: it is not known. Volumes in cm3 may have
+        the values of thickness, but follow head size.
+    """
     if values.empty or any(NO_THICKNESS.search(letters_of(name)) for name in values):
         return False
     medians = values.median()
     spread = NORMAL_SD_PER_MAD * (values - medians).abs().median() / medians
-    return bool(medians.between(*THICKNESS).all() and spread.median() < THICKNESS_CV)
+    if not medians.between(*THICKNESS).all() or not spread.median() < THICKNESS_CV:
+        return False
+    return are_called_thickness(map(str, values)) or not _follow_head_size(values, head_size)
+
+
+def are_called_thickness(names: Iterable[str]) -> bool:
+    """Check whether all names say that columns are thickness."""
+    return all('thick' in name.lower() for name in names)
+
+
+def _follow_head_size(values: pd.DataFrame, head_size: pd.Series | None) -> bool:
+    """Check whether the mean of positive columns is larger in larger heads, unlike thickness."""
+    if head_size is None:
+        return False
+    # Relative to the median, a missing value of a large region does not lower the mean.
+    mean = (values / values.median()).mean(axis=1)
+    pairs = pd.DataFrame({'mean': mean, 'head size': head_size}).dropna()
+    if len(pairs) < MIN_TO_RELATE:
+        return False
+    correlation = pairs['mean'].rank().corr(pairs['head size'].rank())
+    chance = BEYOND_CHANCE / np.sqrt(len(pairs) - 3)
+    return bool(correlation > np.tanh(np.arctanh(MOST_RELATED_THICKNESS) + chance))
 
 
 def measures_by_name(names: Sequence[str]) -> dict[str, str]:
     """Find columns that are named like measures.
 
     Words that most columns share do not count, nor do short ones if the other side has a column,
-    too: SNR is a measure of images, and a part of the substantia nigra.
+    too, or the name has a word of anatomy: SNR is a measure of images, and a part of the substantia
+    nigra; `Area Id1 (Insula)` is no identifier.
     """
-    words = {name: set(words_of(name)) for name in names}
+    words = {name: set(words_of(_MASS_INTERMEDIA.sub('', name))) for name in names}
     counts = Counter(word for words_of_one in words.values() for word in words_of_one)
     common = {word for word, count in counts.items() if count > len(names) / 2}
     paired = with_other_side(names)
     measures = {}
     for name in names:
         of_measures = (words[name] & WORDS_OF_MEASURES) - common
-        if name in paired:
+        if name in paired or is_clearly_anatomical(name):
             of_measures = {word for word in of_measures if len(word) > SHORT}
         if of_measures or START_OF_MEASURE.match(letters_of(name)):
             measures[name] = 'named like a measure'
@@ -196,12 +247,17 @@ def words_of(name: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(name)]
 
 
-def is_anatomical(name: str) -> bool:
+def is_anatomical(name: str, words_of_anatomy: Set[str] = WORDS_OF_ANATOMY) -> bool:
     """Check whether a name has a word of anatomy."""
     letters = letters_of(name)
     words = {*words_of(name), letters}
-    has_word = not WORDS_OF_ANATOMY.isdisjoint(words) or _PRIMARY_AREA.fullmatch(letters)
+    has_word = not words_of_anatomy.isdisjoint(words) or _PRIMARY_AREA.fullmatch(letters)
     return bool(has_word) or PART_OF_ANATOMY.search(letters) is not None
+
+
+def is_clearly_anatomical(name: str) -> bool:
+    """Check whether a name has a word of anatomy that has no other meaning."""
+    return is_anatomical(name, WORDS_OF_ANATOMY - ALSO_NO_ANATOMY)
 
 
 def names_of_other_side(name: str) -> Iterator[str]:

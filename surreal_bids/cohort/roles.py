@@ -14,6 +14,7 @@ import pandas as pd
 from surreal_bids.cautions import PARTICIPANTS, Caution
 from surreal_bids.cohort.families import (
     Doubts,
+    are_called_thickness,
     are_thicknesses,
     doubtful_columns,
     measures_by_name,
@@ -218,7 +219,7 @@ def choose_features(
     unused = dict.fromkeys(totals, 'sum of regions or fluid')
     unused |= dropped | doubts.strangers | doubts.sums
     cautions = (*_warn_of_regions(dropped | doubts.sums, kept), *_warn_of_doubts(doubts))
-    return Features(with_unit(column_features(kept), volumes), unused, cautions)
+    return Features(column_features(kept), unused, cautions)
 
 
 def _atlas_regions(
@@ -246,12 +247,55 @@ def _doubts_about(volumes: Table, likely: list[str], measures: dict[str, str]) -
     return doubts._replace(strangers=measures | doubts.strangers)
 
 
-def with_unit(wanted: FeatureList, volumes: Table) -> FeatureList:
-    """Recognise cortical thickness, which does not depend on head size, by its values."""
+def with_unit(features: Features, volumes: Table, head_size: pd.Series | None) -> Features:
+    """Recognise cortical thickness, which does not depend on head size, by its values.
+
+    Parameters
+    ----------
+    features
+        What was chosen.
+    volumes
+        Table of volumes.
+    head_size
+        As of :func:`are_thicknesses`.
+    """
+    wanted = features.wanted
     if wanted.atlas is not None or not set(wanted.names) <= set(volumes.columns):
-        return wanted
+        return features
     values = pd.DataFrame({name: volumes.values(name) for name in wanted.names})
-    return replace(wanted, unit=THICKNESS_UNIT) if are_thicknesses(values) else wanted
+    if not are_thicknesses(values, head_size):
+        return features
+    cautions = features.cautions
+    if not are_called_thickness(wanted.names):
+        medians = values.median()
+        cautions += (
+            Caution(
+                'The regions are taken for cortical thickness in mm, by their values alone '
+                f'(medians from {medians.min():.1f} to {medians.max():.1f})',
+                'Unless asked for, they are not corrected for head size; sides are averaged',
+                'Add "volume" to the names of the columns if they are volumes, or "thickness" if '
+                'they are thickness',
+                PARTICIPANTS,
+            ),
+        )
+    return features._replace(wanted=replace(wanted, unit=THICKNESS_UNIT), cautions=cautions)
+
+
+def known_head_size(people: Table, named: str | None) -> pd.Series | None:
+    """Read the head size, whether it is used or not; None if there is none.
+
+    Parameters
+    ----------
+    people
+        Facts about participants.
+    named
+        Column that the user named, or `none`.
+    """
+    if named is None or named == NONE:
+        column = _default(people, 'icv')
+    else:
+        column = find_column(people.columns, named)
+    return None if column is None else people.values(column)
 
 
 def _unreadable(volumes: Table, text_columns: Iterable[str]) -> dict[str, str]:

@@ -160,7 +160,7 @@ class TableModel:
             - `r1_centile`: centile among the training controls, if the model was cross-fitted;
             - `brain_in_range`: whether the profile lies within the training population;
             - `covariates_out_of_range`: covariates outside their range in training;
-            - `n_imputed`: number of imputed features, if the model imputes;
+            - `n_imputed`: number of missing regions, if the model imputes;
             - `status`: complete, unharmonized or incomplete.
         """
         return self._describe(self.preprocessing.transform(features, people), people)

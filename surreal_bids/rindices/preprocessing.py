@@ -97,7 +97,7 @@ class Prepared:
         Covariates outside what was seen among CN, or `none`; missing for the incomplete. None
         where the model has no numeric covariate.
     n_imputed : Series of shape (n_people,), or None
-        How many features were filled in; None where the model does not impute.
+        How many regions were missing and filled in; None where the model does not impute.
     """
 
     normalised: pd.DataFrame
@@ -235,9 +235,7 @@ class Preprocessing:
         filled = inputs.filled(self.imputer)
         harmonized, unharmonized = _harmonize(self.combat, filled, inputs)
         adjusted = _residualise(self.residualiser, harmonized, inputs)
-        return self._prepared(
-            inputs, as_measured(adjusted, self.options), unharmonized, features.index
-        )
+        return self._prepared(inputs, as_measured(adjusted, self.options), unharmonized, features)
 
     def _require_columns(self, features: pd.DataFrame, people: pd.DataFrame) -> None:
         """Refuse tables that lack a column of the model."""
@@ -263,18 +261,22 @@ class Preprocessing:
         inputs: Inputs,
         adjusted: pd.DataFrame,
         unharmonized: NDArray[np.bool_],
-        everyone: pd.Index,
+        features: pd.DataFrame,
     ) -> Prepared:
-        """Normalise, and say of everyone what was done."""
+        """Normalise, and say of everyone with `features` as measured what was done."""
+        everyone = features.index
+        n_imputed = None
+        if self.imputer is not None:
+            # Single regions are counted, since reports tell of regions of the table.
+            of_complete = features.loc[inputs.features.index, self.features.names]
+            n_imputed = of_complete.isna().sum(axis=1).reindex(everyone).astype('Int64')
         status = pd.Series(INCOMPLETE, index=everyone, dtype=object)
         status[adjusted.index] = np.where(unharmonized, UNHARMONIZED, COMPLETE)
         return Prepared(
             self.normaliser.transform(adjusted),
             status,
             self._beyond_range(inputs, everyone),
-            None
-            if self.imputer is None
-            else inputs.features.isna().sum(axis=1).reindex(everyone).astype('Int64'),
+            n_imputed,
         )
 
     def _beyond_range(self, inputs: Inputs, people: pd.Index) -> pd.Series | None:
@@ -372,6 +374,7 @@ def fit_preprocessing(
         that explain each other or the site.
     """
     paired = pair_sides(wanted, options.sides)
+    measured = features
     if paired is not None:
         features = combine_sides(features, paired)
         if visits is not None:
@@ -396,7 +399,7 @@ def fit_preprocessing(
     adjusted = as_measured(_residualise(residualiser, harmonized, inputs), options)
     normaliser = CNNormaliser().fit(adjusted, control)
     steps = Preprocessing(wanted, options, normaliser, imputer, combat, residualiser, paired=paired)
-    return steps, steps._prepared(inputs, adjusted, unharmonized, features.index)
+    return steps, steps._prepared(inputs, adjusted, unharmonized, measured)
 
 
 def fit_to_regions(

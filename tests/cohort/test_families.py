@@ -5,7 +5,12 @@ import pandas as pd
 import pytest
 
 from surreal_bids.cohort.cohort import read_cohort
-from surreal_bids.cohort.families import are_thicknesses, sums_of_others
+from surreal_bids.cohort.families import (
+    are_thicknesses,
+    is_anatomical,
+    measures_by_name,
+    sums_of_others,
+)
 from surreal_bids.cohort.roles import describe_uses
 from surreal_bids.config import CohortOptions
 from tests.shared_data import shared_data
@@ -58,6 +63,15 @@ def table(names, usual=(100, 900), spread=0.1):
     medians = rng.uniform(*usual, len(names))
     volumes = medians * size[:, None] * np.exp(rng.normal(0, spread, (N_PEOPLE, len(names))))
     return pd.DataFrame(volumes.round(3), columns=list(names))
+
+
+def thickness(names):
+    """Cortical thickness, which is not related to the size of the head."""
+    rng = np.random.default_rng(1)
+    of_person = 1 + rng.normal(0, 0.03, (N_PEOPLE, 1))
+    values = rng.uniform(1.8, 3.6, len(names)) * of_person
+    values *= 1 + rng.normal(0, 0.05, (N_PEOPLE, len(names)))
+    return pd.DataFrame(values.round(3), columns=list(names))
 
 
 def read(folder, volumes, people=PEOPLE, **options):
@@ -120,11 +134,52 @@ def test_regions_of_other_atlases_are_used_without_a_warning(tmp_path, name):
     assert warnings_of(cohort) == []
 
 
+@pytest.mark.parametrize(
+    'name',
+    [
+        'Area Id1 (Insula)', 'Area Id10 (Insula)', 'GapMap Frontal-to-Occipital (GapMap)',
+        'INS_dId', 'Mass_intermedia', 'mass-intermedia volume', 'Nucleus_SNr',
+    ],
+)  # fmt: skip
+def test_short_words_in_names_of_regions_make_no_measures(name):
+    assert measures_by_name([*both_sides(CORTEX), name]) == {}
+
+
+@pytest.mark.parametrize(
+    'name', ['ID_SN', 'IQ_ver', 'body_mass', 'QC_rating', 'hippocampus_suvr', 'tau', 'FD']
+)
+def test_measures_with_few_letters_of_anatomy_remain_measures(name):
+    assert list(measures_by_name([*both_sides(CORTEX), name])) == [name]
+
+
+@pytest.mark.parametrize(
+    'name',
+    [
+        'Locus_coeruleus', 'locus ceruleus', 'Massa intermedia', 'VTA', 'Raphe_D', 'Zona incerta',
+        'superior colliculus', 'PAG', 'Pedunculotegmental', 'Inferior_olive', 'Arcuate',
+        'Preoptic area', 'paraventricular', 'tuberal region', 'Basal nucleus of Meynert',
+        'Frontal_Inf_Oper', 'Area OP1 (POperc)', 'Area FG1 (FusG)', 'Area 4a (PreCG)',
+        'Area hIP1 (IPS)', 'Reuniens', 'Red_Nucleus',
+    ],
+)  # fmt: skip
+def test_words_of_anatomy_of_common_atlases(name):
+    assert is_anatomical(name)
+
+
+def test_areas_of_the_insula_are_used(tmp_path):
+    """In the Julich atlas of one hemisphere, with the areas that are called Id."""
+    areas = ('Area Id1 (Insula)', 'Area Id2 (Insula)', 'Area Ig1 (Insula)', 'Area OP1 (POperc)')
+    names = [*areas, 'Area Fo1 (OFC)', 'Area 44 (IFG)', 'CA1 (Hippocampus)', 'Mass_intermedia']
+    cohort = read(tmp_path, table(names))
+    assert cohort.wanted.names == names
+    assert warnings_of(cohort) == []
+
+
 def test_thickness_is_recognised_by_its_values_and_by_enigma(tmp_path):
     """Its totals are totals, and participants without head size remain."""
     enigma = both_sides([f'{name}_thickavg' for name in CORTEX], 'L_{}', 'R_{}')
     for names in (enigma, both_sides(CORTEX, 'L{}', 'R{}')):
-        volumes = table(names, (1.8, 3.6), 0.05)
+        volumes = thickness(names)
         totals = ('LThickness', 'RThickness', 'LSurfArea', 'RSurfArea')
         volumes = volumes.assign(**dict.fromkeys(totals, 2 * volumes.iloc[:, 0]))
         people = PEOPLE.assign(icv=PEOPLE['icv'].where(PEOPLE.index > 5))
@@ -133,7 +188,47 @@ def test_thickness_is_recognised_by_its_values_and_by_enigma(tmp_path):
         assert cohort.wanted.noun == 'thicknesses'
         assert cohort.options.icv == 'none'
         assert len(cohort) == N_PEOPLE
-        assert warnings_of(cohort) == []
+        by_values = [text for text in warnings_of(cohort) if 'by their values alone' in text]
+        assert warnings_of(cohort) == by_values
+        assert len(by_values) == (names != enigma)
+
+
+def test_small_volumes_in_cm3_are_corrected_for_head_size(tmp_path):
+    """They have the values of thickness, but follow head size."""
+    names = both_sides([name for name in AAL if name != 'Rectus'], '{}_L', '{}_R')
+    volumes = table(names, (1.2, 5.8), 0.06)
+    cohort = read(tmp_path, volumes)
+    assert cohort.wanted.noun == 'volumes'
+    assert cohort.options.icv == 'power'
+    assert not any('thickness' in text for text in warnings_of(cohort))
+    assert are_thicknesses(volumes)
+    assert not are_thicknesses(volumes, PEOPLE['icv'])
+
+
+def test_thickness_that_follows_head_size_is_recognised_by_name(tmp_path):
+    names = both_sides([f'{name}_thickavg' for name in CORTEX], 'L_{}', 'R_{}')
+    cohort = read(tmp_path, table(names, (1.8, 3.6), 0.05))
+    assert cohort.wanted.noun == 'thicknesses'
+    assert cohort.wanted.unit == 'mm'
+    assert not any('thickness' in text for text in warnings_of(cohort))
+
+
+@pytest.mark.parametrize('name_of_size', ['icv', 'skull'])
+def test_thickness_by_values_is_told_with_the_way_out(tmp_path, name_of_size):
+    people = PEOPLE.rename(columns={'icv': name_of_size})
+    cohort = read(tmp_path, thickness(both_sides(CORTEX)), people)
+    assert cohort.wanted.noun == 'thicknesses'
+    told = next(each for each in cohort.warnings if 'by their values alone' in each.found)
+    assert 'head size' in told.consequence
+    assert 'Add "volume"' in told.remedy
+    renamed = thickness(both_sides([f'{name}_volume' for name in CORTEX]))
+    assert read(tmp_path, renamed, people).wanted.noun == 'volumes'
+
+
+def test_named_head_size_tells_volumes_from_thickness(tmp_path):
+    people = PEOPLE.rename(columns={'icv': 'skull'})
+    cohort = read(tmp_path, table(both_sides(AAL), (1.2, 5.8), 0.06), people, icv_column='skull')
+    assert cohort.wanted.noun == 'volumes'
 
 
 def test_small_volumes_are_no_thickness():
@@ -147,7 +242,7 @@ def test_features_that_are_thickness_need_no_head_size(tmp_path):
     names = both_sides(CORTEX)
     (tmp_path / 'regions.txt').write_text('\n'.join(names))
     listed = str(tmp_path / 'regions.txt')
-    cohort = read(tmp_path, table(names, (1.8, 3.6), 0.05), features=listed)
+    cohort = read(tmp_path, thickness(names), features=listed)
     assert cohort.options.icv == 'none'
 
 
@@ -241,6 +336,6 @@ def test_a_real_table_of_thickness_in_other_words(tmp_path):
     cohort = read(tmp_path, thick.assign(PANSS=real.index % 30), people)
     assert cohort.wanted.names == list(thick)
     assert cohort.wanted.noun == 'thicknesses'
-    assert [text for text in warnings_of(cohort) if 'regions' in text] == [
-        'These columns may not be regions: PANSS (named like a measure)'
-    ]
+    measure, by_values = (text for text in warnings_of(cohort) if 'regions' in text)
+    assert measure == 'These columns may not be regions: PANSS (named like a measure)'
+    assert 'by their values alone' in by_values

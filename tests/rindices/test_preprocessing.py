@@ -234,6 +234,29 @@ def test_sides_together_are_a_model_of_the_sums(options):
     pd.testing.assert_frame_equal(again.normalised, prepared.normalised, check_exact=True)
 
 
+@pytest.mark.parametrize('sides', ['together', 'apart'])
+def test_missing_regions_are_counted_on_both_sides(sides):
+    """A structure of two missing regions counts as two, and one of one as one."""
+    study = sided(make_study())
+    study.features.iloc[5, [0, 1, 4]] = np.nan
+    study.features.iloc[9, [2]] = np.nan
+    study = without(study, 'age', 'sub-003')
+    wanted = column_features(study.features.columns)
+    steps, fitted = fit_preprocessing(
+        wanted,
+        replace(EVERYTHING, sides=sides),
+        study.features,
+        study.people,
+        ~study.is_patient,
+    )
+    applied = steps.transform(study.features, study.people)
+    for prepared in (fitted, applied):
+        counts = prepared.n_imputed
+        assert counts[counts > 0].to_dict() == {'sub-006': 3, 'sub-010': 1}
+        assert counts.index[counts.isna()].tolist() == ['sub-003']
+        assert prepared.normalised.notna().all(axis=None)
+
+
 @pytest.mark.parametrize('options', OPTIONS.values(), ids=OPTIONS)
 def test_single_regions_have_steps_of_their_own(options):
     study = sided(make_study())
