@@ -359,8 +359,9 @@ def _rows_of_group(visits: pd.DataFrame, group: str, is_in_sample: bool) -> list
     n_controls, n_group = int((group_of == CONTROL).sum()), int((group_of == group).sum())
     compared: dict[str, dict[str, float]] | str = TRAINED_ON
     if not is_in_sample:
+        members = label if group in GROUP_NAMES else f'participants of group {label}'
         compared = compare_change(
-            visits['value'], visits['years'], visits[PARTICIPANT], visits['group'] == group, label
+            visits['value'], visits['years'], visits[PARTICIPANT], visits['group'] == group, members
         )
     outcome, estimates = (compared, {}) if isinstance(compared, str) else ('compared', compared)
     difference = {'measure': f'{label} minus controls', 'n': n_controls + n_group}
