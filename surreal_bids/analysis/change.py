@@ -102,9 +102,9 @@ def follow_visits(
 def _noise_of_apart(apart: Cohort, model: TableModel, fitted: CrossFit | None) -> list[Noise]:
     """Noise of the R-indices of other groups, by the models that gave them."""
     parts = []
-    is_in_folds = np.zeros(len(apart), dtype=bool)
+    is_in_folds = pd.Series(False, apart.visits.index)
     if fitted is not None:
-        is_in_folds = apart.visits.index.isin(fitted.results.index)
+        is_in_folds[fitted.results.index] = True
         parts.append(noise_of_results(apart.select(is_in_folds), model, fitted))
     if not is_in_folds.all():
         parts.append(noise_of_indices(model.with_unseen_site('skip'), apart.select(~is_in_folds)))

@@ -138,7 +138,8 @@ class Analysis:
         apart = self.cohort.apart
         if apart is None or self._fitted_apart is None:
             return apart
-        by_final = apart.select(~apart.visits.index.isin(self._fitted_apart.results.index))
+        is_in_folds = apart.visits.index.to_series().isin(self._fitted_apart.results.index)
+        by_final = apart.select(~is_in_folds)
         return by_final if len(by_final) else None
 
     @cached_property
@@ -212,7 +213,7 @@ class Analysis:
         if apart is None or not self.names:
             return tables[0]
         if self._fitted_apart is not None:
-            is_in_folds = apart.visits.index.isin(self._fitted_apart.results.index)
+            is_in_folds = apart.visits.index.to_series().isin(self._fitted_apart.results.index)
             tables.append(self._fitted_apart.contributions(apart.select(is_in_folds)))
         others = self._apart_by_final
         if others is not None:
