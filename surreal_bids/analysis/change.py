@@ -68,6 +68,7 @@ def follow_visits(
     results: pd.DataFrame,
     fitted: CrossFit | None = None,
     scored: Cohort | None = None,
+    fitted_apart: CrossFit | None = None,
 ) -> tuple[pd.DataFrame | None, pd.DataFrame | None, str]:
     """Changes of participants and of groups, and which visits the latter exclude.
 
@@ -81,19 +82,33 @@ def follow_visits(
         R-indices of every visit, those of `scored` included.
     scored
         The cohort together with participants of other groups; None: there are none.
+    fitted_apart
+        Models of folds for visits of other groups, which the final model has scored otherwise.
     """
     everyone = cohort if scored is None else _in_order_of_time(scored)
     if not everyone.visits[PARTICIPANT].duplicated().any() or not model.pattern_names:
         return None, None, ''
     noise = noise_of_results(cohort, model, fitted)
     if cohort.apart is not None:
-        others = noise_of_indices(model.with_unseen_site('skip'), cohort.apart)
-        noise = Noise(*(pd.concat(tables) for tables in zip(noise, others)))
+        of_apart = _noise_of_apart(cohort.apart, model, fitted_apart)
+        noise = Noise(*(pd.concat(tables) for tables in zip(noise, *of_apart)))
     linked = linked_sites(everyone, model, fitted)
     changes = describe_changes(everyone, results, noise, model.preprocessing, linked)
     if 'group' not in everyone.visits:
         return changes, None, ''
     return changes, *compare_groups_over_time(everyone, results, model.pattern_names, linked)
+
+
+def _noise_of_apart(apart: Cohort, model: TableModel, fitted: CrossFit | None) -> list[Noise]:
+    """Noise of the R-indices of other groups, by the models that gave them."""
+    parts = []
+    is_in_folds = pd.Series(False, apart.visits.index)
+    if fitted is not None:
+        is_in_folds[fitted.results.index] = True
+        parts.append(noise_of_results(apart.select(is_in_folds), model, fitted))
+    if not is_in_folds.all():
+        parts.append(noise_of_indices(model.with_unseen_site('skip'), apart.select(~is_in_folds)))
+    return parts
 
 
 def _in_order_of_time(cohort: Cohort) -> Cohort:
@@ -141,8 +156,9 @@ def describe_changes(
 ) -> pd.DataFrame:
     """Compare each visit of a participant with the next, and the last with the first.
 
-    Noise is learned from the controls of the cohort with several visits; where these are too few,
-    it is that of the model. A limit allows for all rated pairs of visits of the participant.
+    Noise is learned from the controls of the cohort with several visits and no other diagnosis at
+    any of them; where these are too few, it is that of the model. A limit allows for all rated
+    pairs of visits of the participant.
 
     Parameters
     ----------
@@ -214,9 +230,18 @@ def _are_comparable(
 
 def _are_of_controls_at_one_site(pairs: pd.DataFrame, cohort: Cohort) -> NDArray[np.bool_]:
     """Whether noise can be learned from both visits."""
-    is_control = cohort.groups == CONTROL
+    is_control = (cohort.groups == CONTROL) & _are_of_one_group(cohort)
     both = is_control.loc[pairs['from']].to_numpy() & is_control.loc[pairs['to']].to_numpy()
     return both & pairs['site_changed'].ne('true').to_numpy()
+
+
+def _are_of_one_group(cohort: Cohort) -> pd.Series:
+    """Whether the participant of each visit has one diagnosis at all visits where it is known.
+
+    A control with another diagnosis later may be ill already, and tells nothing of healthy ageing.
+    """
+    n_groups = cohort.groups.groupby(cohort.visits[PARTICIPANT]).transform('nunique')
+    return n_groups <= 1
 
 
 def _noise_of_pairs(pairs: pd.DataFrame, noise: Noise) -> PairNoise:
@@ -296,6 +321,7 @@ def compare_groups_over_time(
     Only visits whose R-indices can be compared, at the site of the participant's first such visit
     (at any, where no site of the participant is known). If that visit is at one of the `linked`
     sites, since ComBat has compared these within participants, visits at the others are used too.
+    Controls with another diagnosis at a later visit are excluded.
 
     Returns
     -------
@@ -333,8 +359,9 @@ def _rows_of_group(visits: pd.DataFrame, group: str, is_in_sample: bool) -> list
     n_controls, n_group = int((group_of == CONTROL).sum()), int((group_of == group).sum())
     compared: dict[str, dict[str, float]] | str = TRAINED_ON
     if not is_in_sample:
+        members = label if group in GROUP_NAMES else f'participants of group {label}'
         compared = compare_change(
-            visits['value'], visits['years'], visits[PARTICIPANT], visits['group'] == group, label
+            visits['value'], visits['years'], visits[PARTICIPANT], visits['group'] == group, members
         )
     outcome, estimates = (compared, {}) if isinstance(compared, str) else ('compared', compared)
     difference = {'measure': f'{label} minus controls', 'n': n_controls + n_group}
@@ -361,7 +388,10 @@ def _visits_at_one_site(
 ) -> tuple[pd.DataFrame, str]:
     """Visits that tell of change, of participants with several; and how many were excluded."""
     is_sound = _is_sound(results).reindex(cohort.visits.index)
-    sound = _of_several(_visits(cohort)[is_sound].dropna(subset=['group']))
+    in_any_group = _of_several(_visits(cohort)[is_sound].dropna(subset=['group']))
+    is_control = in_any_group.groupby(PARTICIPANT)['group'].transform('first') == CONTROL
+    is_converter = is_control & ~_are_of_one_group(cohort)[in_any_group.index]
+    sound = in_any_group[~is_converter]
     known = _of_several(sound.dropna(subset=['years']))
     first_site = known.groupby(PARTICIPANT)['site'].transform('first')
     is_linked = linked[known.index].notna()
@@ -369,6 +399,7 @@ def _visits_at_one_site(
     used |= is_linked & is_linked.groupby(known[PARTICIPANT]).transform('first')
     nowhere = known['site'].isna()
     counts = {
+        'of controls whose diagnosis changes': int(is_converter.sum()),
         'at another site than the first visit': int((~used & ~nowhere).sum()),
         'without a site, while other visits of the participant have one': (~used & nowhere).sum(),
         'without a date or an age': int(sound['years'].isna().sum()),

@@ -55,7 +55,7 @@ from surreal_bids.rindices.model import (
     require_trainable,
 )
 from surreal_bids.rindices.preprocessing import COMPLETE, INCOMPLETE, NONE_BEYOND
-from surreal_bids.rindices.uncertainty import add_standing, with_centiles
+from surreal_bids.rindices.uncertainty import add_standing, standing_of_apart, with_centiles
 from surreal_bids.text import counted
 
 if TYPE_CHECKING:
@@ -128,14 +128,42 @@ class Analysis:
         return _together(self.cohort)
 
     @cached_property
-    def all_results(self) -> pd.DataFrame:
-        """Results of everyone in `scored`; those of other groups are by the final model."""
+    def _fitted_apart(self) -> CrossFit | None:
+        """Models of folds for visits of other groups of participants who are in a fold."""
+        return None if self.fitted is None else self.fitted.of_apart(self.cohort)
+
+    @cached_property
+    def _apart_by_final(self) -> Cohort | None:
+        """Visits of other groups that only the final model can be applied to."""
         apart = self.cohort.apart
-        if apart is None:
+        if apart is None or self._fitted_apart is None:
+            return apart
+        is_in_folds = apart.visits.index.to_series().isin(self._fitted_apart.results.index)
+        by_final = apart.select(~is_in_folds)
+        return by_final if len(by_final) else None
+
+    @cached_property
+    def all_results(self) -> pd.DataFrame:
+        """Results of everyone in `scored`.
+
+        Those of other groups are by the final model, but for participants who are in a fold: all
+        their visits have the model of the fold.
+        """
+        if self.cohort.apart is None:
             return self.results
-        others = self.model.with_unseen_site('skip').apply(apart)
-        known = {HELD_OUT: True} if HELD_OUT in self.results else {}
-        return pd.concat([self.results, others.assign(**known)])
+        parts = [self.results]
+        if self._fitted_apart is not None:
+            by_folds = standing_of_apart(self._fitted_apart, self.results, self.scored, self.model)
+            parts.append(by_folds)
+        others = self._apart_by_final
+        if others is not None:
+            by_final = self.model.with_unseen_site('skip').apply(others)
+            if HELD_OUT in self.results:
+                # The final model was trained on the first visits of these participants.
+                is_seen = others.visits[PARTICIPANT].isin(self.cohort.visits[PARTICIPANT])
+                by_final[HELD_OUT] = ~is_seen
+            parts.append(by_final)
+        return pd.concat(parts).loc[self.scored.visits.index]
 
     @cached_property
     def flags(self) -> pd.Series:
@@ -180,11 +208,18 @@ class Analysis:
         """Contribution of each feature to each R-index; see `TableModel.contributions`."""
         if self.fitted is None:
             return self.model.contributions(self.scored.features, self.scored.people)
-        own, apart = self.fitted.contributions(self.cohort), self.cohort.apart
+        tables = [self.fitted.contributions(self.cohort)]
+        apart = self.cohort.apart
         if apart is None or not self.names:
-            return own
-        model = self.model.with_unseen_site('skip')
-        return pd.concat([own, model.contributions(apart.features, apart.people)])
+            return tables[0]
+        if self._fitted_apart is not None:
+            is_in_folds = apart.visits.index.to_series().isin(self._fitted_apart.results.index)
+            tables.append(self._fitted_apart.contributions(apart.select(is_in_folds)))
+        others = self._apart_by_final
+        if others is not None:
+            model = self.model.with_unseen_site('skip')
+            tables.append(model.contributions(others.features, others.people))
+        return pd.concat(tables)
 
     @cached_property
     def patterns(self) -> pd.DataFrame:
@@ -330,7 +365,9 @@ class Analysis:
             trained_on = set(who[self.trained_on.reindex(who.index, fill_value=False)])
             is_held_out = ~who.isin(trained_on).reindex(results.index)
             results = results.assign(**{HELD_OUT: is_held_out})
-        return follow_visits(self.cohort, self.model, results, self.fitted, scored=self.scored)
+        return follow_visits(
+            self.cohort, self.model, results, self.fitted, self.scored, self._fitted_apart
+        )
 
     @property
     def changes(self) -> pd.DataFrame | None:

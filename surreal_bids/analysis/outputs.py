@@ -325,8 +325,11 @@ def summarise_results(
     """
     status = results['status']
     whose = 'participant or visit' if len(results) == 1 else 'participants or visits'
-    what = 'R-indices' if has_patterns else 'No R-indices, as the model has no pattern,'
-    lines = [f'{what} of {len(results)} {whose}', *notes]
+    first_line = f'R-indices of {len(results)} {whose}'
+    if not has_patterns:
+        have = 'has' if len(results) == 1 else 'have'
+        first_line = f'{len(results)} {whose} {have} no R-indices, as the model has no pattern'
+    lines = [first_line, *notes]
     reasons = excluded['reason'] if len(excluded) else pd.Series(dtype=object)
     lines += [f'excluded: {name}: {reason}' for name, reason in reasons.head(SHOWN).items()]
     if len(excluded) > SHOWN:

@@ -62,7 +62,6 @@ from surreal_bids.rindices.model import (
     SEEN,
     TableModel,
     TrainingData,
-    digests_of_rows,
     prepare,
     select_model,
 )
@@ -267,7 +266,7 @@ def require_second_cohort(model: TableModel, cohort: Cohort) -> None:
                 f'patients are needed, at least {MIN_PEOPLE} of each; name the groups with '
                 '--group-column, --control-label and --patient-label, or add participants'
             )
-    is_seen = was_trained_on(model, cohort)
+    is_seen = model.trained_on(cohort)
     if is_seen.any():
         names = cohort.visits.loc[is_seen, PARTICIPANT].unique()
         raise DataError(
@@ -279,19 +278,13 @@ def require_second_cohort(model: TableModel, cohort: Cohort) -> None:
 
 def require_original(model: TableModel, original: Cohort) -> Cohort:
     """Keep the participants whom the model was trained on; refuse a cohort without them."""
-    first = was_trained_on(model, original) & original.visits['is_first']
+    first = model.trained_on(original) & original.visits['is_first']
     if not first.any():
         raise DataError(
             'the model was not trained on any of these participants; give the tables '
             'that the model was fitted to'
         )
     return replace(original.select(first), apart=None)
-
-
-def was_trained_on(model: TableModel, cohort: Cohort) -> pd.Series:
-    """Tell which visits the model was trained on, by their volumes."""
-    digests = digests_of_rows(cohort.features, model.preprocessing.features.names)
-    return digests.isin(model.notes.get(SEEN, ()))
 
 
 def _cautions_of(model: TableModel, cohort: Cohort) -> list[Caution]:

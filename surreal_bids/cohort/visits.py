@@ -218,11 +218,17 @@ def warn_of_changed_groups(visits: pd.DataFrame) -> Iterator[Caution]:
             changes.append(f'{participant} ({", then ".join(stages)})')
             n_controls += stages.iloc[0] == CONTROL
     if changes:
+        consequence = 'Participants belong to the group of their first visit'
+        if n_controls:
+            count_as = 'counts as a control' if n_controls == 1 else 'count as controls'
+            consequence += (
+                f'; {n_controls} of them {count_as}, although they may be at an early stage of the '
+                'disease'
+            )
         yield Caution(
             f'The diagnosis of {counted(len(changes), "participant")} changes between visits: '
             f'{list_briefly(changes, 5)}',
-            'Participants belong to the group of their first visit, as do '
-            f'{counted(n_controls, "control")} who may be in an early stage of the disease',
+            consequence,
             'Exclude them (--exclude), or give one diagnosis for all visits of a participant',
             PARTICIPANTS,
         )

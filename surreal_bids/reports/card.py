@@ -30,7 +30,14 @@ from surreal_bids.rindices.crossfit import doubts_of_model
 from surreal_bids.rindices.limits import few_at_added, in_sample
 from surreal_bids.rindices.model import ADDED_SITES, REPRODUCIBILITY
 from surreal_bids.rindices.new_sites import describe_added
-from surreal_bids.text import beside_limit, counted, list_briefly, plain_number
+from surreal_bids.text import (
+    DECIMALS,
+    beside_limit,
+    counted,
+    decimals_apart,
+    list_briefly,
+    plain_number,
+)
 
 Card = Mapping[str, Any]
 
@@ -392,3 +399,18 @@ def describe_column(name: str, values: Mapping[str, float]) -> str:
         middle = mean_and_sd(name, values['mean'], values['std'])
         return f'{name} {middle} ({range_of(name, values["min"], values["max"])})'
     return f'{name}: ' + ', '.join(f'{level} {count}' for level, count in values.items())
+
+
+def formats_of_tried(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return formats for the numbers of patterns that were tried.
+
+    Decimals show on which side of its limits each stability lies.
+    """
+    limits = ('needed', 'permuted data, highest')
+    decimals = DECIMALS
+    for row in rows:
+        for limit in limits:
+            if row[limit] is not None:
+                decimals = max(decimals, decimals_apart(row['stability'], row[limit]))
+    stabilities = ('stability', *limits, 'permuted data, median')
+    return {**dict.fromkeys(stabilities, f'{{:.{decimals}f}}'), 'p': '{:.2g}'}

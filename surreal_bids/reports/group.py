@@ -47,6 +47,7 @@ from surreal_bids.names import (
 from surreal_bids.reports import figures
 from surreal_bids.reports.card import (
     explain_number,
+    formats_of_tried,
     how_scored,
     model_facts,
     pattern_words,
@@ -59,7 +60,7 @@ from surreal_bids.reports.methods import Methods
 from surreal_bids.reports.mosaics import CHANGE as CHANGE_COLOURS
 from surreal_bids.reports.mosaics import Background, RegionPainter, Scale, StatisticalMap
 from surreal_bids.reports.pages import TABLES, link_to, render, slug, write_page
-from surreal_bids.text import DECIMALS, counted, decimals_apart, list_briefly
+from surreal_bids.text import counted, list_briefly
 
 FEWEST_CONTROLS = 20
 """Controls whose 95th centile is given."""
@@ -147,7 +148,7 @@ def write_group_report(report: GroupReport) -> Path:
         cards=_cards(report),
         explained=explained,
         tried=None if explained is None else pd.DataFrame(explained.rows),
-        tried_formats={} if explained is None else _formats_of_tried(explained.rows),
+        tried_formats={} if explained is None else formats_of_tried(explained.rows),
         scored=how_scored(report.card) if found.trained_here else [],
         cautions=report.cautions,
         anchors={title: slug(title) for title in titles},
@@ -206,21 +207,6 @@ def _cards(report: GroupReport) -> list[dict[str, Any]]:
         }
         for name in found.names
     ]
-
-
-def _formats_of_tried(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return formats for the numbers of patterns that were tried.
-
-    Decimals show on which side of its limits each stability lies.
-    """
-    limits = ('needed', 'permuted data, highest')
-    decimals = DECIMALS
-    for row in rows:
-        for limit in limits:
-            if row[limit] is not None:
-                decimals = max(decimals, decimals_apart(row['stability'], row[limit]))
-    stabilities = ('stability', *limits, 'permuted data, median')
-    return {**dict.fromkeys(stabilities, f'{{:.{decimals}f}}'), 'p': '{:.2g}'}
 
 
 def _draw_patterns(report: GroupReport) -> dict[str, Path]:

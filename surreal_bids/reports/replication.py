@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from surreal_bids.analysis.patterns import values_by_region
 from surreal_bids.analysis.replication import (
     FORWARD,
     LEAST_AGREEMENT,
+    NO_AREA,
     NOT_REPLICATED,
     REPLICATED,
     UNCERTAIN,
@@ -26,11 +27,11 @@ from surreal_bids.cautions import unite
 from surreal_bids.model.number import PERMUTATIONS, Stability, explain_choice
 from surreal_bids.names import CONTROL, PATIENT
 from surreal_bids.reports import figures
-from surreal_bids.reports.card import pattern_words
+from surreal_bids.reports.card import formats_of_tried, pattern_words
 from surreal_bids.reports.mosaics import CHANGE as CHANGE_COLOURS
 from surreal_bids.reports.mosaics import Background, RegionPainter, Scale
 from surreal_bids.reports.pages import TABLES, listing, render, write_page
-from surreal_bids.text import counted
+from surreal_bids.text import DECIMALS, counted, decimals_apart
 
 EXPLANATION = (
     'Agreement: correlation, in patients of the second cohort, of the R-indices of the original '
@@ -93,6 +94,7 @@ def write_replication_report(report: ReplicationReport) -> Path:
         cautions=list(unite(found.cautions)),
         comparisons=[_comparison(each, report.model) for each in comparisons],
         tried=pd.DataFrame(tried),
+        tried_formats=formats_of_tried(tried),
         notes=dict(note.split(': ', 1) for note in found.forward.cohort.notes),
         regions=_regions(found.maps),
     )
@@ -127,8 +129,14 @@ def describe_own_number(found: Replication) -> list[str]:
 
 def _stability(tried: Stability) -> str:
     """Return the stability of a number of patterns with its references."""
-    text = f'stability {tried.value:.2f}, at least {tried.needed:g} needed'
-    return f'{text}; permuted data: up to {max(tried.null):.2f}' if tried.null else text
+    highest = max(tried.null, default=None)
+    decimals = decimals_apart(tried.value, tried.needed)
+    if highest is not None:
+        decimals = max(decimals, decimals_apart(tried.value, highest))
+    text = f'stability {tried.value:.{decimals}f}, at least {tried.needed:g} needed'
+    if highest is None:
+        return text
+    return f'{text}; permuted data: up to {highest:.{decimals}f}'
 
 
 def describe_groups(comparison: Comparison) -> str:
@@ -160,24 +168,45 @@ def quote(found: Replication) -> str:
 
 def _quote_pattern(row: Mapping[Any, Any]) -> str:
     """Return the numbers of a pattern, as a paper reports them."""
+    decimals = _decimals_of([row])
     return (
         f'{row["pattern"]} (correlation with the R-indices of a model trained on this cohort '
-        f'{_interval(row, "agreement")}; unrelated patterns up to '
-        f'{row["agreement_reference"]:.2f}; AUC {_interval(row, "auc")})'
+        f'{_interval(row, "agreement", decimals)}; unrelated patterns up to '
+        f'{row["agreement_reference"]:.{decimals}f}; AUC {_quote_area(row)})'
     )
+
+
+def _decimals_of(rows: Iterable[Mapping[Any, Any]]) -> int:
+    """Return how many decimals show on which side of its reference each agreement lies."""
+    decimals = DECIMALS
+    for row in rows:
+        decimals = max(
+            decimals,
+            decimals_apart(row['agreement'], LEAST_AGREEMENT),
+            decimals_apart(row['agreement'], row['agreement_reference']),
+            decimals_apart(row['agreement_low'], row['agreement_reference']),
+            decimals_apart(row['similarity'], row['similarity_reference']),
+        )
+    return decimals
+
+
+def _quote_area(row: Mapping[Any, Any]) -> str:
+    """Return the AUC with its interval, and decimals that show whether it is above chance."""
+    decimals = max(decimals_apart(row['auc'], NO_AREA), decimals_apart(row['auc_low'], NO_AREA))
+    return _interval(row, 'auc', decimals)
 
 
 def _quote_areas(rows: pd.DataFrame) -> str:
     """Return how well the original R-indices separate the groups, as a sentence."""
     with_area = rows.dropna(subset='auc').to_dict('records')
-    areas = [f'{row["pattern"]} {_interval(row, "auc")}' for row in with_area]
+    areas = [f'{row["pattern"]} {_quote_area(row)}' for row in with_area]
     return f' AUC of the original R-indices: {"; ".join(areas)}.' if areas else ''
 
 
-def _interval(row: Mapping[Any, Any], name: str) -> str:
+def _interval(row: Mapping[Any, Any], name: str, decimals: int) -> str:
     """Return an estimate with its interval."""
-    low, high = row[f'{name}_low'], row[f'{name}_high']
-    return f'{row[name]:.2f}, 95% interval {low:.2f} to {high:.2f}'
+    low, high = (f'{row[f"{name}_{end}"]:.{decimals}f}' for end in ('low', 'high'))
+    return f'{row[name]:.{decimals}f}, 95% interval {low} to {high}'
 
 
 def _cards(report: ReplicationReport) -> list[dict[str, Any]]:
@@ -203,16 +232,19 @@ def describe_pattern(row: Mapping[Any, Any]) -> list[str]:
     """Return what the verdict on a pattern rests on, as sentences."""
     sentences = []
     if 'agreement' in row:
-        agreement = f'{row["agreement"]:.2f} ({row["agreement_low"]:.2f} to '
-        agreement += f'{row["agreement_high"]:.2f})'
+        decimals = _decimals_of([row])
+        agreement = f'{row["agreement"]:.{decimals}f} ({row["agreement_low"]:.{decimals}f} to '
+        agreement += f'{row["agreement_high"]:.{decimals}f})'
         sentences = [
             f'Agreement with pattern {row["matched_pattern"]} of the second cohort: {agreement}; '
-            f'unrelated patterns: up to {row["agreement_reference"]:.2f}.',
-            f'Regions: changes correlate at {row["similarity"]:.2f}; unrelated patterns: up to '
-            f'{row["similarity_reference"]:.2f}.',
+            f'unrelated patterns: up to {row["agreement_reference"]:.{decimals}f}.',
+            f'Regions: changes correlate at {row["similarity"]:.{decimals}f}; unrelated patterns: '
+            f'up to {row["similarity_reference"]:.{decimals}f}.',
         ]
     if pd.notna(row['auc']):
-        area = f'{row["auc"]:.2f} ({row["auc_low"]:.2f} to {row["auc_high"]:.2f})'
+        decimals = max(decimals_apart(row['auc'], NO_AREA), decimals_apart(row['auc_low'], NO_AREA))
+        ends = f'{row["auc_low"]:.{decimals}f} to {row["auc_high"]:.{decimals}f}'
+        area = f'{row["auc"]:.{decimals}f} ({ends})'
         sentences.append(f'AUC of patients against controls: {area}; chance: 0.50.')
     return sentences
 
@@ -280,9 +312,11 @@ def _comparison(comparison: Comparison, model: str) -> dict[str, Any]:
         'verdict': 'verdict',
     }
     patterns = comparison.patterns
+    decimals = DECIMALS
     if 'agreement' not in patterns:
         patterns = pd.DataFrame()
     else:
+        decimals = _decimals_of(patterns.to_dict('records'))
         patterns = patterns[list(columns)].rename(columns=columns)
     areas = {'index': 'R-index', 'estimate': 'AUC'}
     related = {'index': 'R-index', 'estimate': 'r', 'p_corrected': 'p (FDR)'}
@@ -291,7 +325,7 @@ def _comparison(comparison: Comparison, model: str) -> dict[str, Any]:
         'title': title,
         'introduction': introduction,
         'patterns': patterns,
-        'formats': dict.fromkeys(columns.values(), '{:.2f}')
+        'formats': dict.fromkeys(columns.values(), f'{{:.{decimals}f}}')
         | {'pattern': '{}', 'matched pattern': '{}', 'verdict': '{}'},
         'separation': comparison.separation.drop(columns='measure').rename(columns=areas),
         'associations': comparison.associations.drop(columns=unused).rename(columns=related),

@@ -27,7 +27,7 @@ from surreal_bids.model.agreement import Selection, warn_of_agreement
 from surreal_bids.model.estimator import SurrealGAN
 from surreal_bids.model.networks import MIN_PEOPLE, hyperparameters
 from surreal_bids.model.number import least_stability, stored_number, warn_of_chance
-from surreal_bids.names import SINGULAR
+from surreal_bids.names import PARTICIPANT, SINGULAR
 from surreal_bids.parallel import in_workers
 from surreal_bids.progress import report, stage
 from surreal_bids.rindices.limits import in_sample
@@ -377,6 +377,41 @@ class CrossFit:
         is_there = self.results[list(self.correlation)].notna().to_numpy(dtype=bool).ravel()
         return pd.concat(tables).reindex(everyone[is_there]).dropna(how='all')
 
+    def of_apart(self, cohort: Cohort) -> CrossFit | None:
+        """Score visits of other groups by the model of the fold that the participant is in.
+
+        Such as those of controls with another diagnosis later: the final model was trained on them.
+
+        Parameters
+        ----------
+        cohort
+            The cohort of the folds, with `apart`.
+
+        Returns
+        -------
+        CrossFit
+            The same models, and `results` of the visits in `apart` that they can be applied to;
+            None where there are none.
+        """
+        if cohort.apart is None:
+            return None
+        number_of = dict(zip(cohort.visits[PARTICIPANT], self.folds.number))
+        number = cohort.apart.visits[PARTICIPANT].map(number_of)
+        parts: list[pd.DataFrame] = []
+        for fold, model in self.models.items():
+            held_out = cohort.apart.select(number == fold)
+            if len(held_out):
+                parts += _score_fold(model, self.names[fold], held_out, fold)
+        if not any(part['status'].ne(NOT_HELD_OUT).any() for part in parts):
+            return None
+        results = _unite(parts, number, self.correlation)
+        # A model of a fold cannot be applied to a site or a level that only its own fold has.
+        results = results[results[HELD_OUT]]
+        # Visits are selected by their position.
+        results = results.loc[number.index[number.index.isin(results.index)]]
+        folds = replace(self.folds, number=number[results.index])
+        return replace(self, folds=folds, results=results)
+
     @property
     def note(self) -> dict[str, Any]:
         """What the card of the final model says of it."""
@@ -413,19 +448,35 @@ def cross_fit(
         trained = cohort.select(folds.number != fold).first_visits()
         order, correlations[fold] = _match(known, trained.select(trained.is_patient), final[names])
         renaming[fold] = {names[own]: name for name, own in zip(names, order)}
-        reasons = _unknown(known.preprocessing, held_out.people, fold)
-        parts.append(_not_held_out(reasons.dropna()))
-        usable = held_out.select(reasons.isna())
-        if len(usable):
-            parts.append(known.apply(usable).rename(columns=renaming[fold]))
-    results = pd.concat([part for part in parts if len(part)]).loc[cohort.visits.index]
-    results = results.reindex(columns=list(dict.fromkeys([*names, *results])))
+        parts += _score_fold(models[fold], renaming[fold], held_out, fold)
     correlation = pd.DataFrame.from_dict(correlations, orient='index', columns=names)
-    results['fold'] = folds.number[results.index].astype('Int64')
+    results = _unite(parts, folds.number, correlation).loc[cohort.visits.index]
+    return CrossFit(folds, models, results, correlation, renaming)
+
+
+def _score_fold(
+    model: TableModel, names: Mapping[str, str], held_out: Cohort, fold: int
+) -> list[pd.DataFrame]:
+    """R-indices by the model of a fold, with their final names, and who cannot have any."""
+    known = model.with_unseen_site('skip')
+    reasons = _unknown(known.preprocessing, held_out.people, fold)
+    parts = [_not_held_out(reasons.dropna())]
+    usable = held_out.select(reasons.isna())
+    if len(usable):
+        parts.append(known.apply(usable).rename(columns=names))
+    return parts
+
+
+def _unite(parts: list[pd.DataFrame], number: pd.Series, correlation: pd.DataFrame) -> pd.DataFrame:
+    """Unite the results of folds, and add what is known of the fold of each visit."""
+    names = list(correlation)
+    results = pd.concat([part for part in parts if len(part)])
+    results = results.reindex(columns=list(dict.fromkeys([*names, *results])))
+    results['fold'] = number[results.index].astype('Int64')
     if names:
         results['fold_correlation'] = results['fold'].map(correlation.min(axis=1))
     results[HELD_OUT] = results['status'] != NOT_HELD_OUT
-    return CrossFit(folds, models, results, correlation, renaming)
+    return results
 
 
 def not_reproduced(note: Mapping[str, Any]) -> list[str]:

@@ -211,6 +211,29 @@ def add_standing(
     return with_centiles(results, cohort, names), notes
 
 
+def standing_of_apart(
+    fitted: CrossFit, results: pd.DataFrame, scored: Cohort, final: TableModel
+) -> pd.DataFrame:
+    """Add intervals and centiles to results of other groups by models of folds.
+
+    Parameters
+    ----------
+    fitted
+        Result of :meth:`~surreal_bids.rindices.crossfit.CrossFit.of_apart`.
+    results
+        Those of the cohort, as :func:`add_standing` returns them.
+    scored
+        The cohort together with other groups.
+    final
+        The final model, with the notes that :func:`add_standing` returns.
+    """
+    of_apart = fitted.results
+    if INTERVALS in final.notes:
+        of_apart = with_intervals(of_apart, final.notes[INTERVALS])
+    names = [str(name) for name in fitted.correlation if results[name].notna().any()]
+    return with_centiles(pd.concat([results, of_apart]), scored, names).loc[of_apart.index]
+
+
 def with_centiles(results: pd.DataFrame, cohort: Cohort, names: Sequence[str]) -> pd.DataFrame:
     """Add centiles among the first visits of all controls of a cohort.
 

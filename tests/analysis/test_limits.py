@@ -219,7 +219,8 @@ def test_other_groups_have_rows_and_a_test_of_change():
     }  # fmt: skip
     assert rows.loc['MCI', 'estimate'] == pytest.approx(0.2, abs=0.02)
     assert rows.loc['MCI minus controls', 'p_corrected'] < 1e-6
-    assert rows.loc['SCD', 'outcome'].startswith('3 SCD have R-indices at two visits')
+    expected = '3 participants of group SCD have R-indices at two visits'
+    assert rows.loc['SCD', 'outcome'].startswith(expected)
     of_two = cohort.groups.isin(['CN', 'PT'])
     alone = change_of_groups(cohort.select(of_two), results[of_two]).reset_index(drop=True)
     both = table[table['measure'].isin(alone['measure'])].reset_index(drop=True)

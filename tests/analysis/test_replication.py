@@ -1,5 +1,6 @@
 """Patterns of a model in a second cohort: matching, references and verdicts."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -22,9 +23,10 @@ from surreal_bids.analysis.replication import (
     require_second_cohort,
 )
 from surreal_bids.exceptions import DataError
-from surreal_bids.model.number import Number, Stability
-from surreal_bids.reports.replication import describe_own_number, quote
-from surreal_bids.rindices.model import SEEN, digests_of_rows
+from surreal_bids.model.number import Number, Stability, explain_choice
+from surreal_bids.reports.card import formats_of_tried
+from surreal_bids.reports.replication import describe_own_number, describe_pattern, quote
+from surreal_bids.rindices.model import SEEN, TableModel, digests_of_rows
 
 CLEAR = {
     'agreement': 0.9,
@@ -115,11 +117,13 @@ def make_model(cohort, seen, names=('r1',)):
     """A model that was trained on some participants of a cohort."""
     features = SimpleNamespace(names=list(cohort.features))
     rows = digests_of_rows(cohort.features.loc[seen], features.names)
-    return SimpleNamespace(
+    model = SimpleNamespace(
         preprocessing=SimpleNamespace(features=features),
         notes={SEEN: sorted(rows)},
         pattern_names=names,
     )
+    model.trained_on = partial(TableModel.trained_on, model)
+    return model
 
 
 def test_participants_who_trained_the_model_are_refused_by_name():
@@ -166,6 +170,20 @@ def test_a_cohort_without_disease_says_so_instead_of_claiming_anything():
     assert 'replicated' not in quote(found)
     sentences = ' '.join(describe_own_number(found))
     assert 'stability 0.70, at least 0.85 needed; permuted data: up to 0.72' in sentences
+
+
+def test_numbers_are_not_rounded_onto_their_limits():
+    stability = Stability(2, 0.818, (0.3, 0.817), 0.82)
+    found = make_replication(NOT_ASSESSED, Number(0, (stability,)))
+    sentences = ' '.join(describe_own_number(found))
+    assert 'stability 0.818, at least 0.82 needed; permuted data: up to 0.817' in sentences
+    assert formats_of_tried(explain_choice(found.number, 0, 90).rows)['stability'] == '{:.3f}'
+    row = {'pattern': 'r1', 'matched_pattern': 'r1', 'agreement': 0.7, 'agreement_low': 0.498}
+    row |= {'agreement_high': 0.8, 'agreement_reference': 0.501, 'similarity': 0.9}
+    row |= {'similarity_reference': 0.4, 'auc': 0.6, 'auc_low': 0.497, 'auc_high': 0.7}
+    sentences = ' '.join(describe_pattern(row))
+    assert '0.700 (0.498 to 0.800); unrelated patterns: up to 0.501' in sentences
+    assert '0.600 (0.497 to 0.700); chance: 0.50' in sentences
 
 
 def test_the_sentence_to_quote_has_estimates_intervals_and_references():

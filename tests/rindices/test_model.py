@@ -89,6 +89,17 @@ def test_the_incomplete_have_no_r_index_and_say_so(study, saved):
     assert f'excluded: {99 - SHOWN} more' in told
 
 
+@pytest.mark.parametrize(
+    ('n', 'expected'),
+    [(1, '1 participant or visit has no R-indices'), (2, '2 participants or visits have no R-')],
+)
+def test_a_model_without_patterns_gives_no_r_indices(n, expected):
+    results = pd.DataFrame({'status': ['complete'] * n})
+    told = summarise_results(results, pd.DataFrame(), has_patterns=False)
+    assert told.startswith(expected)
+    assert 'R-indices, as the model has no pattern\n' in told
+
+
 @pytest.mark.slow
 def test_the_unharmonized_are_described_but_not_trained_on(study):
     people = study.people.copy()
