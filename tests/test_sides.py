@@ -174,7 +174,7 @@ def test_a_table_with_one_side_only_says_so():
     regions = column_features(['left_a', 'left_b', 'left_c', 'Brain-Stem'])
     notes, cautions = describe_sides(regions, TOGETHER, TOGETHER)
     assert notes == ['Sides: all regions that have a side are left ones; single regions are used']
-    assert cautions == []
+    assert [caution.found for caution in cautions] == ['All regions that have a side are left ones']
     assert pair_sides(regions, TOGETHER) is None
 
 

@@ -251,6 +251,8 @@ class Analysis:
         covariates, measures = patients.covariates_and_measures()
         indices = self.results.loc[patients.visits.index, self.names]
         associations, untested = associate(measures, indices, covariates)
+        if not len(patients):
+            untested = dict.fromkeys(map(str, measures), NO_PATIENTS)
         reason = 'a covariate with missing values; neither tested nor adjusted for'
         unused = patients.others[patients.unused_covariates()]
         return associations, untested | dict.fromkeys(unused.columns[unused.isna().any()], reason)
@@ -482,6 +484,10 @@ class Analysis:
             facts = facts.join(self.asymmetry.table)
         facts = facts.drop(columns=self.z_scores.columns, errors='ignore')
         return self.scored.visits.join(facts).join(self.z_scores.round(2) + 0.0)  # No minus zero.
+
+
+NO_PATIENTS = 'associations are tested in patients, and there are none'
+"""Why a measure was not tested."""
 
 
 class Flag(NamedTuple):

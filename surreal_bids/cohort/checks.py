@@ -282,7 +282,7 @@ def are_in_other_unit(study: Study) -> bool:
 
 
 def all_in_other_unit(study: Study) -> Iterator[Finding]:
-    """All volumes, or all head sizes, in another unit than mm3."""
+    """All volumes of MUSE regions, or all head sizes beside them, in another unit than mm3."""
     harmless = 'R-indices do not depend on the unit'
     if are_in_other_unit(study):
         ratio = _ratio_to_expected(study)

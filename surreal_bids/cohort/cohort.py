@@ -547,6 +547,9 @@ class _Reader:
         self.select()
         left = self.visits.keys() - self.reasons.keys()
         known = everyone.rows([name for name in times.index if name in left])
+        if self.problems:
+            # Groups may be missing because their participants were not matched.
+            self.problems[:0] = [caution.statement for caution in self.unmatched()]
         study = self.read_study(known)
         sources = dict.fromkeys(map(str, (self.measured.source, self.people.source)))
         usable, excluded, cautions = run_checks(study, ', '.join(sources))
@@ -838,6 +841,7 @@ class _Reader:
         )
         cohort = everyone.select(study.main)
         warnings = (
+            *self.unmatched(),
             *self.unadapted(cohort),
             *cautions,
             *missed,
@@ -889,6 +893,28 @@ class _Reader:
         numbers = {name: table.values(name).to_numpy() for name in columns if name not in visits}
         return visits.join(pd.DataFrame(numbers, visits.index))
 
+    def unmatched(self) -> Iterator[Caution]:
+        """Warn of ids that each table has alone: the same participants may be spelt in two ways."""
+        if self.alone or self.measured.source.is_dir():
+            return
+        tables = {self.measured: self.people, self.people: self.measured}
+        found = []
+        for table, other in tables.items():
+            others = {who for who, _ in other.visits}
+            ids = dict.fromkeys(who for who, _ in table.visits)
+            absent = [f'{table.prefix}{who}' for who in ids if who not in others]
+            # Few of them are usual: a scan that failed, or a participant without a scan.
+            if len(absent) <= OFTEN_UNMATCHED * len(ids):
+                return
+            listed = list_briefly(absent, 3)
+            found.append(f'{len(absent)} of {len(ids)} ids only in {table.source.name} ({listed})')
+        yield Caution(
+            ' and '.join(found),
+            'They are excluded, and counted as different participants',
+            'If they are the same participants, write their ids alike in both tables',
+            PARTICIPANTS,
+        )
+
     def unadapted(self, cohort: Cohort) -> Iterator[Caution]:
         """Warn of a model that cannot learn sites from the controls, or ignores their age."""
         if self.use == 'known' and self.groups.lacking:
@@ -923,6 +949,9 @@ class _Reader:
 
 OFTEN_MORE = 3
 """How many times more columns of numbers make a table of participants look like one of volumes."""
+
+OFTEN_UNMATCHED = 0.05
+"""Share of the ids of each of two tables that the other lacks, above which a warning is given."""
 
 OFTEN_OTHER, YEARS_APART = 0.1, 1.0
 """Share of participants with different values in two tables, and years between two ages, that cause

@@ -607,9 +607,17 @@ def describe_sides(
     if n_pairs == 0:
         what = 'no region has a left and a right part by its name'
         sides_there = set(side_of_region.values())
-        if len(sides_there) == 1:
-            what = f'all regions that have a side are {SIDE_WORDS[sides_there.pop()]} ones'
-        return [f'Sides: {what}; single regions are used'], []
+        if len(sides_there) != 1:
+            return [f'Sides: {what}; single regions are used'], []
+        word = SIDE_WORDS[sides_there.pop()]
+        what = f'all regions that have a side are {word} ones'
+        caution = Caution(
+            f'All regions that have a side are {word} ones',
+            'Patterns show this side only',
+            'Add the table of the other side, unless only one was measured',
+            PARTICIPANTS,
+        )
+        return [f'Sides: {what}; single regions are used'], [caution]
     n_other = len(structures) - n_pairs
     note = (
         f'Sides: together, {counted(n_pairs, "structure")} with both sides and '

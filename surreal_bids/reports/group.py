@@ -46,6 +46,7 @@ from surreal_bids.names import (
 )
 from surreal_bids.reports import figures
 from surreal_bids.reports.card import (
+    Reproducibility,
     explain_number,
     formats_of_tried,
     how_scored,
@@ -199,7 +200,8 @@ def _cards(report: GroupReport) -> list[dict[str, Any]]:
             'name': name,
             'colour': figures.pattern_colour(found.names, name),
             'brain': brains.get(name),
-            'headline': headline(patterns[patterns['pattern'] == name]),
+            'headline': _headline(patterns[patterns['pattern'] == name], reproduced.get(name)),
+            'expected': _expected_share(found.first_visits, name),
             'regions': pattern_words(patterns[patterns['pattern'] == name]),
             'meaning': meanings.get(name, ''),
             'shares': _shares(found.first_visits, name),
@@ -251,6 +253,27 @@ def _shares(first: pd.DataFrame, name: str) -> list[str]:
             whom = f'{whom} with a centile'
         shares.append(f'{above} of {len(compared)} {whom} ({above / len(compared):.0%})')
     return shares
+
+
+def _expected_share(first: pd.DataFrame, name: str) -> float:
+    """Return the share of healthy participants above the 95th centile of so few controls.
+
+    The number of controls below a new healthy participant is uniform on 0 to n, and the centile is
+    100 (k + 0.5) / (n + 1) if it is k.
+    """
+    numbers = first.get('centile_controls', pd.Series(dtype=float)).dropna()
+    if numbers.empty or f'{name}_centile' not in first:
+        return 0.05
+    n_controls = int(numbers.iloc[0])
+    below = np.arange(n_controls + 1)
+    return float(np.mean(100 * (below + 0.5) / (n_controls + 1) > 95))
+
+
+def _headline(rows: pd.DataFrame, reproduced: Reproducibility | None) -> str:
+    """Return where a pattern is; empty if it should not be interpreted."""
+    if reproduced is not None and not reproduced.is_enough:
+        return ''
+    return headline(rows)
 
 
 def _regions(patterns: pd.DataFrame) -> pd.DataFrame:

@@ -26,6 +26,13 @@ def rows_of(changes: dict[str, float], name: str = 'r1') -> pd.DataFrame:
 CASES = {
     'Medial temporal': {'hippocampus': -1.2, 'amygdala': -1.1, 'entorhinal area': -0.9},
     'Medial and lateral temporal': {'hippocampus': -1, 'fusiform gyrus': -1},
+    'Frontal and medial temporal': {
+        'hippocampus': -2.0,
+        'frontal pole': -1.2,
+        'middle frontal gyrus': -1.2,
+        'frontal operculum': -1.2,
+        'gyrus rectus': -1.1,
+    },
     'Posterior: parietal and occipital': {'precuneus': -1, 'cuneus': -0.9, 'angular gyrus': -0.1},
     'Frontal': {'superior frontal gyrus': -1, 'hippocampus': -0.2},
     'Frontal and insular': {'frontal pole': -1, 'anterior insula': -0.8},

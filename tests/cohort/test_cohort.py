@@ -498,3 +498,26 @@ def test_the_sample_of_the_authors(tmp_path):
     assert len(cohort) == len(pd.read_csv(path))
     assert cohort.visits.index[0] == 'subject0'
     assert cohort.exclusions.empty
+
+
+def test_ids_that_two_tables_do_not_share_are_told(tmp_path):
+    study = make_study(40, 40)
+    volumes, people = study.write(tmp_path)
+    spelt = study.features.rename(lambda name: f'X{name}' if int(name[-1]) < 3 else name)
+    spelt.to_csv(volumes, sep='\t')
+    cohort = read_cohort(volumes, people)
+    told = [caution.found for caution in cohort.warnings if 'only in' in caution.found]
+    assert len(told) == 1
+    assert told[0].count('of 80 ids only in') == 2
+    # Participants without a scan alone are usual.
+    study.features.iloc[10:].to_csv(volumes, sep='\t')
+    assert not any('only in' in caution.found for caution in read_cohort(volumes, people).warnings)
+
+
+def test_lost_controls_are_explained_by_their_ids(tmp_path):
+    study = make_study(40, 40)
+    volumes, people = study.write(tmp_path)
+    spelt = [f'X{name}' if place < 40 else name for place, name in enumerate(study.features.index)]
+    study.features.set_axis(pd.Index(spelt, name='participant_id')).to_csv(volumes, sep='\t')
+    with pytest.raises(DataError, match=r'40 of 80 ids only in volumes\.tsv'):
+        read_cohort(volumes, people)
