@@ -150,10 +150,12 @@ def quote(found: Replication) -> str:
     """Return the result as text for a paper."""
     groups, rows = describe_groups(found.forward), found.forward.patterns
     if not found.has_patterns:
-        return (
-            f'The second cohort ({groups}) shows no pattern of its own, so that it neither '
-            f'supports nor contradicts the original patterns.{_quote_areas(rows)}'
-        )
+        text = f'The second cohort ({groups}) shows no pattern of its own'
+        if _are_at_chance(rows):
+            text += ', and its patients express no original pattern more than its controls'
+        else:
+            text += ', so that it neither supports nor contradicts the original patterns'
+        return f'{text}.{_quote_areas(rows)}'
     was = 'was' if found.forward.n_replicated == 1 else 'were'
     total = counted(len(rows), 'pattern')
     text = f'{found.forward.n_replicated} of {total} {was} replicated in a second cohort ({groups})'
@@ -164,6 +166,13 @@ def quote(found: Replication) -> str:
         if patterns:
             text += f'. {verdict.capitalize()}: {listing(patterns)}'
     return f'{text}.'
+
+
+def _are_at_chance(rows: pd.DataFrame) -> bool:
+    """Check whether no original R-index separates the groups of the second cohort."""
+    if 'auc_low' not in rows or rows['auc_low'].isna().any():
+        return False
+    return bool((rows['auc_low'] <= NO_AREA).all())
 
 
 def _quote_pattern(row: Mapping[Any, Any]) -> str:
