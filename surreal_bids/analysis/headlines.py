@@ -56,8 +56,8 @@ def headline(rows: pd.DataFrame) -> str:
     share = (size.groupby(parts).sum() / size.sum()).sort_values(ascending=False)
     named = _largest_parts(share)
     # The region with the largest change is never hidden behind many others.
-    largest = parts[size.idxmax()]
-    if largest is not None and largest not in named:
+    largest = parts.iloc[int(size.to_numpy().argmax())]
+    if pd.notna(largest) and largest not in named:
         named.append(str(largest))
     words = _join_parts(named)
     if share[named].sum() < WIDESPREAD_SHARE:
