@@ -50,9 +50,9 @@ _LAST_PART = re.compile(r'(?<=[a-z0-9])(?P<side>Left|Right|LH|RH|L|R)(?![A-Za-z0
 """A side at the end of a word: `hippocampusL`."""
 
 _NETWORK_PARCEL = re.compile(
-    r'\d+networks_[lr]h_|'
-    r'(^|[^a-z])[lr]h_(vis|sommot|dorsattn|salventattn|limbic|cont|default|temppar)[a-c]?'
-    r'(cent|peri)?_(\w+_)?\d+',
+    r'\d+networks[\W_]+[lr]h[\W_]|'
+    r'(^|[^a-z])[lr]h[\W_](vis|sommot|dorsattn|salventattn|limbic|cont|default|temppar)[a-c]?'
+    r'(cent|peri)?[\W_](\w+[\W_])?\d+',
     re.IGNORECASE,
 )
 """Parcels of functional networks (Schaefer et al., 2018): left and right ones with the same number

@@ -62,6 +62,8 @@ def test_sides_are_recognised_in_every_spelling(names):
         ('lateral', 'rateral'),
         ('7Networks_LH_Vis_1', '7Networks_RH_Vis_1'),
         ('LH_Vis_1', 'RH_Vis_1'),
+        ('7Networks.LH.Vis.8', '7Networks.RH.Vis.8'),
+        ('LH.Cont.PFCl.2', 'RH.Cont.PFCl.2'),
         ('17networks_lh_default_pfc_2', '17networks_rh_default_pfc_2'),
         ('lh_DefaultA_PFCm_1_thickness', 'rh_DefaultA_PFCm_1_thickness'),
         ('lh_cuneus_thickness', 'rh_cuneus_volume'),
